@@ -1,48 +1,164 @@
-//! How bindings run a future: on the core's runtime with a callback, or blocking with signals checked.
+//! How bindings run a future: on the core's runtime with a callback, or blocking, with signals checked.
+
+use crate::client::{Client, Shared};
+use crate::runtime;
+use futures_util::future::join_all;
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A future that [`spawn`] runs. Dropping the handle changes nothing.
-pub struct Task {}
+pub struct Task(Option<tokio::task::AbortHandle>);
+
 impl Task {
     /// Drops the future, which undoes what it began. Its `done` is not called afterwards, unless it already runs.
     pub fn cancel(&self) {
-        todo!()
+        if let Some(task) = &self.0 {
+            task.abort();
+        }
     }
 }
-/// Runs `future` on the runtime of this process, then `done` on a thread of it. `done` must be quick and must not block.
-#[allow(unused_variables)]
+
+/// Runs `future` on the runtime of this process, then `done` on a thread of it. `done` must be quick and must not
+/// block. If the system gives no thread for a runtime, both run here: the future only tells so.
 pub fn spawn<F>(future: F, done: impl FnOnce(F::Output) + Send + 'static) -> Task
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    todo!()
+    let Ok(process) = runtime::process() else {
+        done(block_on(future));
+        return Task(None);
+    };
+    let task = process.handle().spawn(async move { done(future.await) });
+    Task(Some(task.abort_handle()))
 }
+
 /// Blocks this thread until `future` ends. `check` runs whenever a signal interrupts the wait; its error drops the
-/// future and is returned (Ctrl-C in Python).
-#[allow(unused_variables)]
-pub fn wait<F, E>(future: F, check: impl FnMut() -> Result<(), E>) -> Result<F::Output, E>
-where
-    F: Future + Send + 'static,
-    F::Output: Send + 'static,
-{
-    todo!()
+/// future, which undoes what it began, and is returned (Ctrl-C in Python).
+///
+/// The thread sleeps in poll(2) on a descriptor that the runtime writes: a signal ends poll at once, so nothing has to
+/// look again and again.
+pub fn wait<F: Future, E>(future: F, check: impl FnMut() -> Result<(), E>) -> Result<F::Output, E> {
+    wakeup::wait(future, check)
 }
+
 /// Blocks this thread until `future` ends.
-#[allow(unused_variables)]
-pub fn block_on<F>(future: F) -> F::Output
-where
-    F: Future,
-{
-    todo!()
+pub fn block_on<F: Future>(future: F) -> F::Output {
+    pollster::block_on(future)
 }
+
 /// Whether this thread belongs to the runtime (a callback of ours): nothing may block on it.
 pub fn on_runtime_thread() -> bool {
-    todo!()
+    runtime::is_this_thread()
 }
-/// Closes every client of this process, for the end of the interpreter: at most `budget`.
-#[allow(unused_variables)]
+
+/// How long the end of an interpreter may take for the sake of its leases.
+pub const EXIT_BUDGET: Duration = Duration::from_millis(300);
+
+/// Closes every client of this process, for the end of the interpreter: takes at most `budget`.
 pub fn close_all(budget: Duration) {
-    todo!()
+    if let Ok(process) = runtime::process() {
+        let mut clients = process.clients.lock().unwrap_or_else(|e| e.into_inner());
+        let clients = clients.drain(..).filter_map(|c| c.upgrade()).collect();
+        close(clients, budget);
+    }
+}
+
+/// Closes these clients, for the end of one of several interpreters in a process: takes at most `budget`.
+pub fn close_clients(clients: &[Client], budget: Duration) {
+    close(clients.iter().filter_map(Client::shut).collect(), budget);
+}
+
+fn close(clients: Vec<Arc<Shared>>, budget: Duration) {
+    if clients.is_empty() || on_runtime_thread() {
+        return;
+    }
+    let closing = join_all(clients.into_iter().map(|c| async move { c.close(Duration::ZERO).await }));
+    let _ = block_on(runtime::run(async move {
+        let _ = tokio::time::timeout(budget, closing).await;
+        Ok(())
+    }));
+}
+
+#[cfg(target_os = "linux")]
+mod wakeup {
+    use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+    use rustix::fd::OwnedFd;
+    use std::cell::RefCell;
+    use std::pin::pin;
+    use std::sync::Arc;
+    use std::task::{Context, Poll, Wake, Waker};
+
+    thread_local! {
+        /// One descriptor a thread, with its process: a child shares the parent's file and would steal its wake-ups.
+        static OWN: RefCell<Option<(u32, Waker, Arc<Signal>)>> = const { RefCell::new(None) };
+    }
+
+    struct Signal(OwnedFd);
+
+    impl Wake for Signal {
+        fn wake(self: Arc<Self>) {
+            let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
+        }
+    }
+
+    fn own() -> Option<(Waker, Arc<Signal>)> {
+        OWN.with_borrow_mut(|own| {
+            let pid = std::process::id();
+            if own.as_ref().is_none_or(|(owner, ..)| *owner != pid) {
+                let fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok()?;
+                let signal = Arc::new(Signal(fd));
+                *own = Some((pid, signal.clone().into(), signal));
+            }
+            own.as_ref().map(|(_, waker, signal)| (waker.clone(), signal.clone()))
+        })
+    }
+
+    pub(super) fn wait<F: Future, E>(future: F, mut check: impl FnMut() -> Result<(), E>) -> Result<F::Output, E> {
+        // Without a descriptor there is still an answer, only no signal on the way to it.
+        let Some((waker, signal)) = own() else { return Ok(pollster::block_on(future)) };
+        let mut future = pin!(future);
+        loop {
+            if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+                return Ok(output);
+            }
+            match poll(&mut [PollFd::new(&signal.0, PollFlags::IN)], None) {
+                Ok(_) => {
+                    let _ = rustix::io::read(&signal.0, &mut [0; 8]);
+                }
+                Err(_) => check()?,
+            }
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod wakeup {
+    use std::pin::pin;
+    use std::sync::Arc;
+    use std::task::{Context, Poll, Wake};
+    use std::thread::{Thread, current, park_timeout};
+    use std::time::Duration;
+
+    struct Unpark(Thread);
+
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+
+    /// Without eventfd: looks for signals every 50 ms.
+    pub(super) fn wait<F: Future, E>(future: F, mut check: impl FnMut() -> Result<(), E>) -> Result<F::Output, E> {
+        let waker = Arc::new(Unpark(current())).into();
+        let mut future = pin!(future);
+        loop {
+            if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+                return Ok(output);
+            }
+            park_timeout(Duration::from_millis(50));
+            check()?;
+        }
+    }
 }

@@ -1,9 +1,66 @@
-use crate::{ClientOptions, Lease, Lock, LockOptions, Result};
+//! The client: its servers, and the entry to every verb.
+//!
+//! A [`Client`] outlives a fork, its connections and leases do not: what belongs to one process is in [`Shared`],
+//! made at the first use in each process.
+
+use crate::address::Address;
+use crate::clock::{Clock, SystemClock};
+use crate::error::{Error, ErrorKind, Result};
+use crate::lease::{self, LostReason};
+use crate::lock::Lock;
+use crate::options::{ClientOptions, ClientSettings, LockOptions};
+use crate::runtime::{self, PerProcess};
+use crate::server::{Link, Server};
+use crate::token::{Rng, SystemRng};
+use crate::turns::Turns;
+use futures_util::future::join_all;
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
+use tokio::sync::Notify;
 
 /// Its servers, and the entry to every verb. Cheap to clone; clones share everything.
+///
+/// It may be made before a fork and used in parent and child: each process has its own connections.
 #[derive(Clone)]
-pub struct Client {}
+pub struct Client {
+    inner: Arc<ClientInner>,
+}
+
+struct ClientInner {
+    addresses: Vec<Address>,
+    pub settings: Arc<ClientSettings>,
+    #[cfg(feature = "tls")]
+    tls: Option<tokio_rustls::TlsConnector>,
+    shared: PerProcess<Shared>,
+    closed: AtomicBool,
+}
+
+/// What a client has in one process: connections, leases, waiters.
+pub(crate) struct Shared {
+    pub settings: Arc<ClientSettings>,
+    pub links: Vec<Arc<dyn Link>>,
+    pub clock: Arc<dyn Clock>,
+    pub rng: Arc<dyn Rng>,
+    /// Names this client instance: in tokens, and later as its wake-up channel.
+    pub uuid: uuid::Uuid,
+    pub pid: u32,
+    pub runtime: tokio::runtime::Handle,
+    /// Who tries to take which lock now, one at a time.
+    pub turns: Turns,
+    /// Ends the waits of the moment.
+    pub interrupted: Notify,
+    interrupt: Interrupt,
+    /// Tells leases that the machine has been asleep.
+    pub resumed: Notify,
+    pub watching_suspend: AtomicBool,
+    closing: tokio::sync::watch::Sender<bool>,
+    leases: Mutex<HashMap<u64, Weak<lease::Inner>>>,
+    lease_gone: Notify,
+    next_lease: AtomicU64,
+}
 
 /// What one server answered to [`Client::ping`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,73 +76,329 @@ pub trait IntoUrls {
     /// The URLs, in order.
     fn into_urls(self) -> Vec<String>;
 }
+
 impl IntoUrls for &str {
     fn into_urls(self) -> Vec<String> {
         vec![self.to_owned()]
     }
 }
+
 impl IntoUrls for String {
     fn into_urls(self) -> Vec<String> {
         vec![self]
     }
 }
+
 impl IntoUrls for &String {
     fn into_urls(self) -> Vec<String> {
         vec![self.clone()]
     }
 }
+
 impl<S: Into<String>> IntoUrls for Vec<S> {
     fn into_urls(self) -> Vec<String> {
         self.into_iter().map(Into::into).collect()
     }
 }
+
 impl<S: Into<String>, const N: usize> IntoUrls for [S; N] {
     fn into_urls(self) -> Vec<String> {
         self.into_iter().map(Into::into).collect()
     }
 }
+
 impl<S: AsRef<str>> IntoUrls for &[S] {
     fn into_urls(self) -> Vec<String> {
         self.iter().map(|s| s.as_ref().to_owned()).collect()
     }
 }
 
-#[allow(unused_variables)]
 impl Client {
-    /// One URL: one server. Several: a quorum of independent servers. No I/O yet.
+    /// A client of one server (one URL) or of a quorum of independent servers (several). No I/O yet: servers may be
+    /// down, now and later.
+    ///
+    /// # Errors
+    /// Invalid: no URL, a URL that is none, or the same address twice.
     pub fn new(urls: impl IntoUrls) -> Result<Client> {
-        todo!()
+        Client::with_options(urls, ClientOptions::default())
     }
+
     /// As [`Client::new`], with options.
+    ///
+    /// # Errors
+    /// Invalid, naming the option and its value.
     pub fn with_options(urls: impl IntoUrls, options: ClientOptions) -> Result<Client> {
-        todo!()
+        let settings = options.resolve()?;
+        let urls = urls.into_urls();
+        if urls.is_empty() {
+            return Err(Error::invalid("urls", "[]", "at least one server is needed"));
+        }
+        let addresses = urls.iter().map(|u| Address::parse(u)).collect::<Result<Vec<_>>>()?;
+        for (i, a) in addresses.iter().enumerate() {
+            if addresses[..i].iter().any(|b| b.place == a.place) {
+                return Err(Error::invalid("urls", &a.place, "is given twice; a quorum needs independent servers"));
+            }
+        }
+        #[cfg(feature = "tls")]
+        let tls = addresses.iter().any(Address::tls).then(|| crate::tls::connector(&settings)).transpose()?;
+        Ok(Client {
+            inner: Arc::new(ClientInner {
+                addresses,
+                settings: Arc::new(settings),
+                #[cfg(feature = "tls")]
+                tls,
+                shared: PerProcess::new(),
+                closed: AtomicBool::new(false),
+            }),
+        })
     }
-    /// Names a lock. Errors in the name show at acquire.
+
+    /// Names a lock. A wrong name or option shows when it is acquired.
     pub fn lock(&self, name: impl Into<String>) -> Lock {
-        todo!()
+        Lock::new(self.clone(), name.into(), LockOptions::default())
     }
-    /// Names a lock with its options in one struct (the form of the bindings); checks both.
+
+    /// Names a lock with its options in one struct (the form of the bindings), and checks both.
+    ///
+    /// # Errors
+    /// Invalid, naming the option and its value.
     pub fn lock_with(&self, name: impl Into<String>, options: LockOptions) -> Result<Lock> {
-        todo!()
+        let lock = Lock::new(self.clone(), name.into(), options);
+        lock.check()?;
+        Ok(lock)
     }
-    /// Each server's state: a readiness probe. Never fails but with Closed.
+
+    /// Each server's state: a readiness probe. Takes at most `timeout`.
+    ///
+    /// # Errors
+    /// Closed. A server that does not answer is no error, but says so in its status.
     pub async fn ping(&self, timeout: Duration) -> Result<Vec<ServerStatus>> {
-        todo!()
+        let shared = self.shared()?.clone();
+        runtime::run(async move {
+            let pings = shared.links.iter().map(|link| async {
+                ServerStatus {
+                    address: link.address().to_owned(),
+                    answer: link.ping(timeout).await.map_err(|failure| failure.cause),
+                }
+            });
+            Ok(join_all(pings).await)
+        })
+        .await
     }
-    /// Refuses new calls, ends waits (Closed), waits up to `drain` for holders, signals lost(closed) to those left, releases them.
+
+    /// Refuses new calls, ends waits (they fail with Closed), waits up to `drain` for holders to finish, then signals
+    /// lost(closed) to those left, then releases them. A second call has nothing left to do.
+    ///
+    /// # Cancel safety
+    /// Dropping the future does not stop the closing.
     pub async fn close(&self, drain: Duration) -> Result<()> {
-        todo!()
+        let Some(shared) = self.shut() else { return Ok(()) };
+        runtime::run_to_end(async move {
+            shared.close(drain).await;
+            Ok(())
+        })
+        .await
     }
+
     /// Ends the waits of the moment with Cancelled. Async-signal-safe.
     pub fn interrupt(&self) {
-        todo!()
+        if let Some(shared) = self.inner.shared.get() {
+            shared.interrupt.raise();
+        }
     }
-    /// The servers' addresses without user and password.
+
+    /// The servers' addresses, without user and password.
     pub fn addresses(&self) -> Vec<String> {
-        todo!()
+        self.inner.addresses.iter().map(|a| a.place.to_string()).collect()
     }
+
     /// Whether [`Client::close`] was called.
     pub fn closed(&self) -> bool {
-        todo!()
+        self.inner.closed.load(Ordering::Acquire)
+    }
+
+    /// Refuses new calls; gives what there is to close in this process.
+    pub(crate) fn shut(&self) -> Option<Arc<Shared>> {
+        self.inner.closed.store(true, Ordering::Release);
+        self.inner.shared.get().cloned()
+    }
+
+    pub(crate) fn settings(&self) -> &ClientSettings {
+        &self.inner.settings
+    }
+
+    /// This process's state, made now if need be.
+    pub(crate) fn shared(&self) -> Result<&Arc<Shared>> {
+        if self.closed() {
+            return Err(closed());
+        }
+        self.inner.shared.get_or_init(|| self.inner.connect())
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("servers", &self.addresses()).field("closed", &self.closed()).finish()
+    }
+}
+
+impl ClientInner {
+    fn connect(&self) -> Result<Arc<Shared>> {
+        let process = runtime::process()?;
+        let runtime = process.handle().clone();
+        let links = self.addresses.iter().map(|address| {
+            let server = Server::new(
+                address,
+                &self.settings,
+                runtime.clone(),
+                #[cfg(feature = "tls")]
+                self.tls.clone().filter(|_| address.tls()),
+            );
+            Arc::new(server) as Arc<dyn Link>
+        });
+        let shared = Arc::new(Shared {
+            settings: self.settings.clone(),
+            links: links.collect(),
+            clock: Arc::new(SystemClock),
+            rng: Arc::new(SystemRng),
+            uuid: uuid::Uuid::new_v4(),
+            pid: std::process::id(),
+            runtime,
+            turns: Turns::default(),
+            interrupted: Notify::new(),
+            interrupt: Interrupt::new(),
+            resumed: Notify::new(),
+            watching_suspend: AtomicBool::new(false),
+            closing: tokio::sync::watch::Sender::new(false),
+            leases: Mutex::default(),
+            lease_gone: Notify::new(),
+            next_lease: AtomicU64::new(0),
+        });
+        let mut clients = process.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        clients.retain(|c| c.strong_count() > 0);
+        clients.push(Arc::downgrade(&shared));
+        drop(clients);
+        Interrupt::listen(&shared);
+        Ok(shared)
+    }
+}
+
+impl Shared {
+    /// Ends when the client begins to close.
+    pub(crate) async fn closing(&self) {
+        let _ = self.closing.subscribe().wait_for(|closing| *closing).await;
+    }
+
+    pub(crate) fn is_closing(&self) -> bool {
+        *self.closing.borrow()
+    }
+
+    fn leases(&self) -> MutexGuard<'_, HashMap<u64, Weak<lease::Inner>>> {
+        self.leases.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn register(&self, make: impl FnOnce(u64) -> Arc<lease::Inner>) -> Arc<lease::Inner> {
+        let id = self.next_lease.fetch_add(1, Ordering::Relaxed);
+        let inner = make(id);
+        self.leases().insert(id, Arc::downgrade(&inner));
+        inner
+    }
+
+    pub(crate) fn forget(&self, id: u64) {
+        self.leases().remove(&id);
+        self.lease_gone.notify_waiters();
+    }
+
+    /// See [`Client::close`].
+    pub(crate) async fn close(&self, drain: Duration) {
+        self.closing.send_replace(true);
+        let drained = async {
+            loop {
+                let gone = self.lease_gone.notified();
+                if self.leases().is_empty() {
+                    break;
+                }
+                gone.await;
+            }
+        };
+        if !drain.is_zero() {
+            let _ = tokio::time::timeout(drain, drained).await;
+        }
+        let left: Vec<_> = self.leases().values().filter_map(Weak::upgrade).collect();
+        for lease in &left {
+            lease.lose(LostReason::Closed);
+        }
+        join_all(left.iter().map(|lease| lease.free())).await;
+        for link in &self.links {
+            link.close();
+        }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // In a forked child nothing of the parent's may be touched; there it is never dropped, only leaked.
+        for link in &self.links {
+            link.close();
+        }
+        self.interrupt.raise();
+    }
+}
+
+pub(crate) fn closed() -> Error {
+    Error::new(ErrorKind::Closed, "the client is closed")
+}
+
+/// A flag that a signal handler may raise: it only writes to a descriptor, which a task of the runtime reads.
+#[cfg(target_os = "linux")]
+pub(crate) struct Interrupt(Option<Arc<rustix::fd::OwnedFd>>);
+
+#[cfg(target_os = "linux")]
+impl Interrupt {
+    fn new() -> Interrupt {
+        use rustix::event::{EventfdFlags, eventfd};
+        Interrupt(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok().map(Arc::new))
+    }
+
+    fn raise(&self) {
+        if let Some(fd) = &self.0 {
+            let _ = rustix::io::write(fd, &1u64.to_ne_bytes());
+        }
+    }
+
+    fn listen(shared: &Arc<Shared>) {
+        let Some(fd) = shared.interrupt.0.clone() else { return };
+        let weak = Arc::downgrade(shared);
+        shared.runtime.spawn(async move {
+            let Ok(fd) = runtime::readable(fd) else { return };
+            while let Ok(mut ready) = fd.readable().await {
+                let _ = rustix::io::read(fd.get_ref(), &mut [0; 8]);
+                ready.clear_ready();
+                // Its end raises the flag too.
+                let Some(shared) = weak.upgrade() else { return };
+                shared.interrupted.notify_waiters();
+            }
+        });
+    }
+}
+
+/// Elsewhere it is not safe to call from a signal handler.
+#[cfg(not(target_os = "linux"))]
+pub(crate) struct Interrupt(Mutex<Weak<Shared>>);
+
+#[cfg(not(target_os = "linux"))]
+impl Interrupt {
+    fn new() -> Interrupt {
+        Interrupt(Mutex::default())
+    }
+
+    fn raise(&self) {
+        if let Some(shared) = self.0.lock().unwrap_or_else(PoisonError::into_inner).upgrade() {
+            shared.interrupted.notify_waiters();
+        }
+    }
+
+    fn listen(shared: &Arc<Shared>) {
+        *shared.interrupt.0.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(shared);
     }
 }

@@ -17,6 +17,7 @@
 //! [`blocking`] has the same verbs for callers without a runtime. [`bridge`] and [`log`] serve the bindings.
 
 mod acquire;
+mod address;
 mod client;
 mod clock;
 mod error;
@@ -28,7 +29,10 @@ mod renew;
 mod runtime;
 mod script;
 mod server;
+#[cfg(feature = "tls")]
+mod tls;
 mod token;
+mod turns;
 
 pub mod blocking;
 pub mod bridge;

@@ -1,1 +1,210 @@
+//! The one tokio runtime of the process, and what else belongs to the process rather than to a client.
+//!
+//! Everything runs on it, whatever runtime (or none) the caller has: so a lease is renewed while its holder blocks an
+//! event loop, holds the GIL or burns CPU. It is made at first use. In a forked child its threads do not exist, so the
+//! slot remembers the process id: a child makes its own, and the parent's is leaked, never dropped, since dropping it
+//! would join threads that are not there. No mutex stands in the way that another thread could hold at the fork.
+//! Without this, a child that uses a lock hangs for ever.
+#![allow(unsafe_code)]
 
+use crate::client::Shared;
+use crate::error::{Error, ErrorKind, Result};
+use std::cell::Cell;
+use std::future::Future;
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::sync::oneshot;
+
+/// What belongs to one process.
+pub(crate) struct Process {
+    pid: u32,
+    runtime: Runtime,
+    /// Every client's state, to be closed when the interpreter ends.
+    pub clients: Mutex<Vec<Weak<Shared>>>,
+}
+
+static PROCESS: AtomicPtr<Process> = AtomicPtr::new(std::ptr::null_mut());
+
+thread_local! {
+    static OURS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this thread belongs to the runtime.
+pub(crate) fn is_this_thread() -> bool {
+    OURS.get()
+}
+
+/// The state of this process, made now if need be.
+///
+/// # Errors
+/// Internal, if the system gives no thread or no descriptor.
+pub(crate) fn process() -> Result<&'static Process> {
+    let pid = std::process::id();
+    let current = PROCESS.load(Ordering::Acquire);
+    // SAFETY: a pointer in the slot comes from `Box::leak` below and is never freed.
+    if let Some(process) = unsafe { current.as_ref() }
+        && process.pid == pid
+    {
+        return Ok(process);
+    }
+    let made = Box::new(Process { pid, runtime: build()?, clients: Mutex::new(Vec::new()) });
+    let made = Box::into_raw(made);
+    match PROCESS.compare_exchange(current, made, Ordering::AcqRel, Ordering::Acquire) {
+        // SAFETY: `made` is ours, valid, and leaked from here on.
+        Ok(_) => Ok(unsafe { &*made }),
+        Err(winner) => {
+            // SAFETY: `made` was not published, so this is its only owner.
+            let loser = unsafe { Box::from_raw(made) };
+            // Not a plain drop: this may run on a thread of some other runtime, where blocking is forbidden.
+            loser.runtime.shutdown_background();
+            // SAFETY: as for `current`; another thread of this very process has put it there.
+            Ok(unsafe { &*winner })
+        }
+    }
+}
+
+impl Process {
+    pub(crate) fn handle(&self) -> &Handle {
+        self.runtime.handle()
+    }
+}
+
+fn build() -> Result<Runtime> {
+    let threads = match std::env::var("QUORLOCK_WORKER_THREADS") {
+        Err(_) => 1,
+        Ok(text) => text.parse().ok().filter(|n| (1..=256).contains(n)).ok_or_else(|| {
+            Error::invalid("QUORLOCK_WORKER_THREADS", format_args!("{text:?}"), "must be a number from 1 to 256")
+        })?,
+    };
+    Builder::new_multi_thread()
+        .worker_threads(threads)
+        .thread_name("quorlock")
+        .enable_all()
+        .on_thread_start(|| {
+            OURS.set(true);
+            block_signals();
+        })
+        .build()
+        .map_err(|e| Error::new(ErrorKind::Internal, format!("cannot start the runtime: {e}")))
+}
+
+/// Signals are for the program's own threads: a handler of Python or C must not run on ours.
+fn block_signals() {
+    #[cfg(unix)]
+    // SAFETY: both calls only write to `set`, which outlives them, and change the mask of this thread.
+    unsafe {
+        let mut set = std::mem::zeroed();
+        libc::sigfillset(&mut set);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &set, std::ptr::null_mut());
+    }
+}
+
+/// Runs `work` on the runtime. Dropping the returned future drops `work` there.
+pub(crate) async fn run<T: Send + 'static>(work: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
+    let (mut tx, rx) = oneshot::channel();
+    process()?.handle().spawn(async move {
+        let result = tokio::select! {
+            biased;
+            result = work => result,
+            () = tx.closed() => return,
+        };
+        // A result that nobody receives is dropped here, or in the channel: a lease undoes itself.
+        let _ = tx.send(result);
+    });
+    rx.await.unwrap_or_else(|_| Err(panicked()))
+}
+
+/// Runs `work` on the runtime to its end, whether or not anybody awaits the returned future.
+pub(crate) async fn run_to_end<T: Send + 'static>(work: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
+    process()?.handle().spawn(work).await.unwrap_or_else(|_| Err(panicked()))
+}
+
+fn panicked() -> Error {
+    Error::new(ErrorKind::Internal, "a task of quorlock's runtime panicked")
+}
+
+/// Lets a task of the runtime wait until `fd` can be read.
+#[cfg(target_os = "linux")]
+pub(crate) fn readable(
+    fd: Arc<rustix::fd::OwnedFd>,
+) -> std::io::Result<tokio::io::unix::AsyncFd<Arc<rustix::fd::OwnedFd>>> {
+    // SAFETY: the descriptor stays open as long as the `Arc` that the result owns, and is always the same.
+    unsafe { tokio::io::unix::AsyncFd::register(fd) }.map_err(Into::into)
+}
+
+/// A value that belongs to one process: made at first use, and again in a forked child, where the parent's is leaked.
+pub(crate) struct PerProcess<T>(AtomicPtr<(u32, Arc<T>)>);
+
+impl<T> PerProcess<T> {
+    pub(crate) const fn new() -> PerProcess<T> {
+        PerProcess(AtomicPtr::new(std::ptr::null_mut()))
+    }
+
+    /// This process's value, if it has one.
+    pub(crate) fn get(&self) -> Option<&Arc<T>> {
+        // SAFETY: a pointer in the slot comes from `Box::into_raw` in `get_or_init` and is freed only by `drop`.
+        let (pid, value) = unsafe { self.0.load(Ordering::Acquire).as_ref() }?;
+        (*pid == std::process::id()).then_some(value)
+    }
+
+    pub(crate) fn get_or_init(&self, make: impl FnOnce() -> Result<Arc<T>>) -> Result<&Arc<T>> {
+        if let Some(value) = self.get() {
+            return Ok(value);
+        }
+        let old = self.0.load(Ordering::Acquire);
+        let made = Box::into_raw(Box::new((std::process::id(), make()?)));
+        // Another thread may have been faster. An old value stays where it is, untouched: it is the parent's.
+        if self.get().is_some() || self.0.compare_exchange(old, made, Ordering::AcqRel, Ordering::Acquire).is_err() {
+            // SAFETY: `made` was not published.
+            drop(unsafe { Box::from_raw(made) });
+        }
+        self.get().ok_or_else(|| Error::new(ErrorKind::Internal, "the process forked in the middle of a call"))
+    }
+}
+
+impl<T> Drop for PerProcess<T> {
+    fn drop(&mut self) {
+        if self.get().is_some() {
+            // SAFETY: nobody else can reach the slot any more, and the value was made in this process.
+            drop(unsafe { Box::from_raw(*self.0.get_mut()) });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_calls_may_race() {
+        let seen: Vec<usize> = std::thread::scope(|s| {
+            let threads: Vec<_> =
+                (0..32).map(|_| s.spawn(|| std::ptr::from_ref(process().unwrap()) as usize)).collect();
+            threads.into_iter().map(|t| t.join().unwrap()).collect()
+        });
+        assert!(seen.iter().all(|p| *p == seen[0]));
+    }
+
+    #[test]
+    fn per_process_is_made_once() {
+        let cell = PerProcess::new();
+        assert!(cell.get().is_none());
+        let a = Arc::as_ptr(cell.get_or_init(|| Ok(Arc::new(5))).unwrap());
+        assert_eq!(Arc::as_ptr(cell.get_or_init(|| Ok(Arc::new(6))).unwrap()), a);
+    }
+
+    #[test]
+    fn dropping_the_future_drops_the_work() {
+        let (tx, rx) = oneshot::channel::<()>();
+        let future = run(async move {
+            let _tx = tx;
+            std::future::pending::<Result<()>>().await
+        });
+        let mut future = Box::pin(future);
+        let waker = std::task::Waker::noop();
+        assert!(future.as_mut().poll(&mut std::task::Context::from_waker(waker)).is_pending());
+        drop(future);
+        assert!(pollster::block_on(rx).is_err(), "its sender was dropped");
+    }
+}

@@ -1,1 +1,74 @@
+//! The protocol's Lua scripts, and one call of one of them.
 
+use std::sync::LazyLock;
+
+/// A script by its file in `scripts/`.
+pub(crate) struct Script {
+    pub text: &'static str,
+    pub sha: String,
+}
+
+macro_rules! scripts {
+    ($($name:ident = $file:literal;)*) => {
+        $(pub(crate) static $name: LazyLock<Script> = LazyLock::new(|| {
+            let text = include_str!(concat!("scripts/", $file));
+            Script { text, sha: redis::Script::new(text).get_hash().to_owned() }
+        });)*
+    };
+}
+
+scripts! {
+    ACQUIRE = "acquire.lua";
+    RAISE = "raise.lua";
+    EXTEND = "extend.lua";
+    REPAIR = "repair.lua";
+    CHECK = "check.lua";
+    RELEASE = "release.lua";
+}
+
+/// One call of a script: what travels to a server.
+pub(crate) struct Call {
+    pub script: &'static Script,
+    pub keys: Vec<String>,
+    pub args: Vec<String>,
+}
+
+impl Call {
+    pub(crate) fn new(
+        script: &'static LazyLock<Script>,
+        keys: impl IntoIterator<Item = impl Into<String>>,
+        args: impl IntoIterator<Item = String>,
+    ) -> Call {
+        Call { script, keys: keys.into_iter().map(Into::into).collect(), args: args.into_iter().collect() }
+    }
+
+    /// The command that names the script by its hash.
+    pub(crate) fn evalsha(&self) -> redis::Cmd {
+        self.command("EVALSHA", &self.script.sha)
+    }
+
+    /// The command with the script's full text, for a server that does not have it.
+    pub(crate) fn eval(&self) -> redis::Cmd {
+        self.command("EVAL", self.script.text)
+    }
+
+    fn command(&self, verb: &str, script: &str) -> redis::Cmd {
+        let mut cmd = redis::cmd(verb);
+        cmd.arg(script).arg(self.keys.len()).arg(&self.keys).arg(&self.args);
+        cmd
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_script_names_its_keys_and_arguments_first() {
+        for s in [&ACQUIRE, &RAISE, &EXTEND, &REPAIR, &CHECK, &RELEASE] {
+            assert!(s.text.starts_with("-- KEYS "), "{}", s.text);
+            assert!(!s.text.contains("#!lua"));
+            assert_eq!(s.sha.len(), 40);
+        }
+    }
+}

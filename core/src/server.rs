@@ -1,1 +1,611 @@
+//! One server: its connection, the limit of each call, and writes that must not be left behind.
+//!
+//! redis' own `ConnectionManager` makes callers wait for a whole series of retries while a server is down, and stays
+//! on a connection that never answers; a lock needs the opposite. So each server has one task that dials, watches
+//! and dials again, around a bare `MultiplexedConnection`:
+//! - a call never waits for a server that is known to be down, and is never queued for later;
+//! - a server that stays silent through two calls is asked no more until it answers a probe;
+//! - scripts are idempotent for a token, so a call whose connection breaks is sent again on the next one, within its
+//!   limit;
+//! - [`Link::settle`] delivers a release although nobody waits for it: on the same connection, behind the write that
+//!   it undoes, or on the next.
 
+use crate::address::{Address, Place};
+use crate::options::ClientSettings;
+use crate::script::Call;
+use futures_util::future::BoxFuture;
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, ProtocolVersion, RedisConnectionInfo, RedisError, Value};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+
+/// Limit for making a connection: TCP, TLS and handshake.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+/// Pauses between dials of a server that refuses or closes.
+const REDIAL: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(100));
+/// Pause between dials of a server that refuses us for good (password), and between probes of a silent one.
+const PROBE_EVERY: Duration = Duration::from_secs(1);
+/// Unanswered calls in a row after which a server counts as silent.
+const SILENT_AFTER: u32 = 2;
+/// Undelivered releases kept for one server; past that its keys run out by their TTL.
+const MAX_SETTLING: usize = 10_000;
+/// Requests that may stand in the connection's queue: a release must always find room behind its acquire.
+const PIPELINE: usize = 8192;
+
+/// The seam for I/O: the simulation puts its own servers here.
+pub(crate) trait Link: Send + Sync {
+    /// `host:port` or a path, for messages.
+    fn address(&self) -> &str;
+    /// Runs a script within the per-call limit.
+    fn run(&self, call: Arc<Call>) -> BoxFuture<'static, Result<Reply, Failure>>;
+    /// Runs a script in the background until the server has answered it, at most about `keep` after now.
+    fn settle(&self, call: Arc<Call>, keep: Duration);
+    /// The round trip of a PING within `limit`, connecting if need be.
+    fn ping(&self, limit: Duration) -> BoxFuture<'static, Result<Duration, Failure>>;
+    /// Lets the connection go once everything sent has been answered.
+    fn close(&self);
+}
+
+/// A script's answer: integers, and whether it was sent more than once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Reply {
+    pub numbers: Vec<i64>,
+    pub resent: bool,
+}
+
+impl Reply {
+    /// The first number: each script's result code.
+    pub(crate) fn code(&self) -> i64 {
+        self.numbers.first().copied().unwrap_or_default()
+    }
+}
+
+/// Why a server gave no usable answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Failure {
+    /// In words, without secrets.
+    pub cause: String,
+    /// It said no for good: rights, password, type.
+    pub for_good: bool,
+    /// The request was sent and no answer came: it may have happened, or may yet.
+    pub maybe_applied: bool,
+}
+
+impl Failure {
+    fn not_sent(cause: impl Into<String>) -> Failure {
+        Failure { cause: cause.into(), for_good: false, maybe_applied: false }
+    }
+
+    fn unanswered(cause: impl Into<String>) -> Failure {
+        Failure { cause: cause.into(), for_good: false, maybe_applied: true }
+    }
+
+    pub(crate) fn unexpected(reply: &Reply) -> Failure {
+        Failure::unanswered(format!("unexpected reply {:?}", reply.numbers))
+    }
+}
+
+/// A real server.
+pub(crate) struct Server(Arc<Inner>);
+
+struct Inner {
+    shown: String,
+    address: Address,
+    limit: Duration,
+    #[cfg(feature = "tls")]
+    tls: Option<tokio_rustls::TlsConnector>,
+    runtime: tokio::runtime::Handle,
+    state: watch::Sender<State>,
+    probe: Notify,
+    started: AtomicBool,
+    settling: AtomicUsize,
+}
+
+#[derive(Clone)]
+enum State {
+    /// Being dialled for the first time, or again right after a break: a call may wait for it within its limit.
+    Connecting,
+    Up(Up),
+    Down(Failure),
+    Closed,
+}
+
+#[derive(Clone)]
+struct Up {
+    connection: MultiplexedConnection,
+    generation: u64,
+    /// Calls in a row without an answer.
+    unanswered: Arc<AtomicU32>,
+}
+
+impl Up {
+    fn silent(&self) -> bool {
+        self.unanswered.load(Ordering::Relaxed) >= SILENT_AFTER
+    }
+
+    fn answered(&self) {
+        self.unanswered.store(0, Ordering::Relaxed);
+    }
+}
+
+impl Server {
+    /// Prepares a link; it connects at the first call.
+    pub(crate) fn new(
+        address: &Address,
+        settings: &ClientSettings,
+        runtime: tokio::runtime::Handle,
+        #[cfg(feature = "tls")] tls: Option<tokio_rustls::TlsConnector>,
+    ) -> Server {
+        Server(Arc::new(Inner {
+            shown: address.place.to_string(),
+            address: address.clone(),
+            limit: settings.server_timeout,
+            #[cfg(feature = "tls")]
+            tls,
+            runtime,
+            state: watch::Sender::new(State::Connecting),
+            probe: Notify::new(),
+            started: AtomicBool::new(false),
+            settling: AtomicUsize::new(0),
+        }))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl Link for Server {
+    fn address(&self) -> &str {
+        &self.0.shown
+    }
+
+    fn run(&self, call: Arc<Call>) -> BoxFuture<'static, Result<Reply, Failure>> {
+        let inner = self.0.clone();
+        inner.start();
+        Box::pin(async move { inner.run(&call).await })
+    }
+
+    fn settle(&self, call: Arc<Call>, keep: Duration) {
+        let inner = self.0.clone();
+        if inner.settling.fetch_add(1, Ordering::Relaxed) >= MAX_SETTLING {
+            inner.settling.fetch_sub(1, Ordering::Relaxed);
+            return;
+        }
+        inner.start();
+        // Taken now: it still serves if the link is closed before the task runs.
+        let first = match &*inner.state.borrow() {
+            State::Up(up) => Some(up.clone()),
+            _ => None,
+        };
+        let runtime = inner.runtime.clone();
+        runtime.spawn(async move {
+            inner.deliver(&call, first, keep).await;
+            inner.settling.fetch_sub(1, Ordering::Relaxed);
+        });
+    }
+
+    fn ping(&self, limit: Duration) -> BoxFuture<'static, Result<Duration, Failure>> {
+        let inner = self.0.clone();
+        inner.start();
+        Box::pin(async move { inner.ping(limit).await })
+    }
+
+    fn close(&self) {
+        self.0.set(State::Closed);
+    }
+}
+
+impl Inner {
+    fn start(self: &Arc<Inner>) {
+        if !self.started.swap(true, Ordering::Relaxed) {
+            let inner = self.clone();
+            self.runtime.spawn(async move { inner.keep_connected().await });
+        }
+    }
+
+    /// Changes the state and tells those who wait for it. Closed is final.
+    fn set(&self, next: State) {
+        self.state.send_if_modified(|state| {
+            let open = !matches!(state, State::Closed);
+            if open {
+                *state = next;
+            }
+            open
+        });
+    }
+
+    /// This connection has broken: until the next is made, calls may wait for it.
+    fn broken(&self, up: &Up) {
+        self.state.send_if_modified(|state| {
+            let current = matches!(state, State::Up(now) if now.generation == up.generation);
+            if current {
+                *state = State::Connecting;
+            }
+            current
+        });
+    }
+
+    fn unanswered(&self, up: &Up) {
+        if up.unanswered.fetch_add(1, Ordering::Relaxed) + 1 == SILENT_AFTER {
+            tracing::debug!(target: "quorlock", server = %self.shown, "server is silent: asked no more until it answers a probe");
+            self.probe.notify_one();
+        }
+    }
+
+    /// A connection for a call that ends at `deadline`.
+    async fn connection(&self, deadline: Instant) -> Result<Up, Failure> {
+        let mut changes = None;
+        loop {
+            match &*self.state.borrow() {
+                State::Up(up) if up.silent() => {
+                    return Err(Failure::not_sent("silent: it has left two calls unanswered"));
+                }
+                State::Up(up) => return Ok(up.clone()),
+                State::Down(failure) => return Err(failure.clone()),
+                State::Closed => return Err(Failure::not_sent("the client is closed")),
+                State::Connecting => {}
+            }
+            let changes = changes.get_or_insert_with(|| self.state.subscribe());
+            // The state may have changed between the look and the subscription.
+            if !matches!(*changes.borrow_and_update(), State::Connecting) {
+                continue;
+            }
+            match timeout_at(deadline, changes.changed()).await {
+                Ok(Ok(())) => {}
+                Ok(Err(_)) => return Err(Failure::not_sent("the client is closed")),
+                Err(_) => {
+                    return Err(Failure::not_sent(format!("not connected within {} ms", self.limit.as_millis())));
+                }
+            }
+        }
+    }
+
+    async fn run(&self, call: &Call) -> Result<Reply, Failure> {
+        let deadline = Instant::now() + self.limit;
+        let mut command = call.evalsha();
+        let mut sent = false;
+        loop {
+            let mut up = match self.connection(deadline).await {
+                Ok(up) => up,
+                Err(failure) => return Err(Failure { maybe_applied: failure.maybe_applied || sent, ..failure }),
+            };
+            match timeout_at(deadline, up.connection.send_packed_command(&command)).await {
+                Err(_) => {
+                    self.unanswered(&up);
+                    return Err(Failure::unanswered(format!("no answer within {} ms", self.limit.as_millis())));
+                }
+                Ok(answer) => match read(answer) {
+                    Answer::Numbers(numbers) => {
+                        up.answered();
+                        return Ok(Reply { numbers, resent: sent });
+                    }
+                    Answer::NoScript => command = call.eval(),
+                    Answer::Failed(failure) => {
+                        up.answered();
+                        return Err(Failure { maybe_applied: sent, ..failure });
+                    }
+                    Answer::Broken => {
+                        sent = true;
+                        self.broken(&up);
+                    }
+                },
+            }
+        }
+    }
+
+    /// Sends `call` until a reply proves that the server has run it. It goes out at once on a connection that is up,
+    /// even a silent one: behind the write that it undoes.
+    async fn deliver(&self, call: &Call, mut first: Option<Up>, keep: Duration) {
+        let command = call.eval();
+        let give_up = Instant::now() + keep;
+        let mut changes = self.state.subscribe();
+        loop {
+            let up = match &*changes.borrow_and_update() {
+                _ if first.is_some() => first.take(),
+                State::Up(up) => Some(up.clone()),
+                State::Closed => return,
+                State::Connecting | State::Down(_) => None,
+            };
+            let wait_until = match up {
+                None => give_up,
+                Some(mut up) => match read(up.connection.send_packed_command(&command).await) {
+                    Answer::Broken => {
+                        self.broken(&up);
+                        give_up
+                    }
+                    // Loading, busy with a script, read-only for the moment: it has not run.
+                    Answer::Failed(failure) if !failure.for_good => give_up.min(Instant::now() + REDIAL.1),
+                    _ => return,
+                },
+            };
+            if let Ok(Err(_)) = timeout_at(wait_until, changes.changed()).await {
+                return;
+            }
+            if Instant::now() >= give_up {
+                return;
+            }
+        }
+    }
+
+    async fn ping(&self, limit: Duration) -> Result<Duration, Failure> {
+        let deadline = Instant::now() + limit;
+        let mut up = self.connection(deadline).await?;
+        let sent = Instant::now();
+        match timeout_at(deadline, up.connection.send_packed_command(&redis::cmd("PING"))).await {
+            Err(_) => Err(Failure::unanswered(format!("no answer within {} ms", limit.as_millis()))),
+            Ok(Ok(Value::ServerError(e))) => Err(classify(&RedisError::from(e))),
+            Ok(Ok(_)) => Ok(sent.elapsed()),
+            Ok(Err(_)) => {
+                self.broken(&up);
+                Err(Failure::not_sent("the connection broke"))
+            }
+        }
+    }
+
+    /// Dials, watches and dials again until the link is closed.
+    async fn keep_connected(self: Arc<Inner>) {
+        let mut closed = self.state.subscribe();
+        let mut generation = 0;
+        let mut protocol = ProtocolVersion::RESP3;
+        let mut pause = REDIAL.0;
+        loop {
+            let dialled = tokio::select! {
+                r = self.dial(&mut protocol) => r,
+                _ = closed.wait_for(|s| matches!(s, State::Closed)) => return,
+            };
+            let began = Instant::now();
+            match dialled {
+                Ok((connection, driver)) => {
+                    generation += 1;
+                    if !self.watch(connection, driver, &mut generation, &mut protocol).await {
+                        return;
+                    }
+                    // One that breaks as soon as it is made is no better than one that refuses.
+                    if began.elapsed() > PROBE_EVERY {
+                        pause = REDIAL.0;
+                        continue;
+                    }
+                    sleep(pause).await;
+                }
+                Err(failure) => {
+                    let rest = if failure.for_good { PROBE_EVERY } else { pause };
+                    tracing::debug!(target: "quorlock", server = %self.shown, cause = %failure.cause, "cannot connect");
+                    self.set(State::Down(failure));
+                    tokio::select! {
+                        _ = sleep(rest) => {}
+                        _ = closed.wait_for(|s| matches!(s, State::Closed)) => return,
+                    }
+                }
+            }
+            pause = (pause * 2).min(REDIAL.1);
+        }
+    }
+
+    /// Serves on one connection until it breaks (true) or the link is closed (false). A silent one is probed: by a
+    /// PING behind everything that was sent, and once a second by a new connection, which takes over if it answers first.
+    async fn watch(
+        &self,
+        connection: MultiplexedConnection,
+        driver: BoxFuture<'static, ()>,
+        generation: &mut u64,
+        protocol: &mut ProtocolVersion,
+    ) -> bool {
+        let mut driving = tokio::spawn(driver);
+        let mut closed = self.state.subscribe();
+        let mut up = Up { connection, generation: *generation, unanswered: Arc::default() };
+        self.set(State::Up(up.clone()));
+        loop {
+            tokio::select! {
+                _ = &mut driving => {
+                    self.broken(&up);
+                    return true;
+                }
+                _ = closed.wait_for(|s| matches!(s, State::Closed)) => return false,
+                _ = self.probe.notified() => {}
+            }
+            let replaced = loop {
+                let mut old = up.connection.clone();
+                let ping = redis::cmd("PING");
+                tokio::select! {
+                    _ = &mut driving => {
+                        self.broken(&up);
+                        return true;
+                    }
+                    _ = closed.wait_for(|s| matches!(s, State::Closed)) => return false,
+                    // A PING that fails has met a broken connection, which ends the driver too.
+                    answer = old.send_packed_command(&ping) => if answer.is_ok() { break None },
+                    other = async { sleep(PROBE_EVERY).await; self.dial(protocol).await } => {
+                        if let Ok(other) = other { break Some(other) }
+                    }
+                }
+            };
+            match replaced {
+                None => up.answered(),
+                Some((connection, driver)) => {
+                    driving.abort();
+                    driving = tokio::spawn(driver);
+                    *generation += 1;
+                    up = Up { connection, generation: *generation, unanswered: Arc::default() };
+                    self.set(State::Up(up.clone()));
+                }
+            }
+        }
+    }
+
+    async fn dial(
+        &self,
+        protocol: &mut ProtocolVersion,
+    ) -> Result<(MultiplexedConnection, BoxFuture<'static, ()>), Failure> {
+        let attempt = async {
+            match self.connect(*protocol).await {
+                // Old servers and some proxies know no HELLO, or hang up at it.
+                Err(e) if *protocol != ProtocolVersion::RESP2 && !refuses(&e) && reached(&e) => {
+                    let old = self.connect(ProtocolVersion::RESP2).await.map_err(|_| e)?;
+                    *protocol = ProtocolVersion::RESP2;
+                    Ok(old)
+                }
+                other => other,
+            }
+        };
+        match timeout(CONNECT_TIMEOUT, attempt).await {
+            Ok(Ok(made)) => Ok(made),
+            Ok(Err(e)) => Err(classify(&e)),
+            Err(_) => Err(Failure::not_sent(format!("no connection within {} ms", CONNECT_TIMEOUT.as_millis()))),
+        }
+    }
+
+    async fn connect(
+        &self,
+        protocol: ProtocolVersion,
+    ) -> Result<(MultiplexedConnection, BoxFuture<'static, ()>), RedisError> {
+        let mut info = RedisConnectionInfo::default()
+            .set_db(self.address.db)
+            .set_protocol(protocol)
+            .set_lib_name("quorlock", crate::VERSION);
+        if let Some(username) = &self.address.username {
+            info = info.set_username(username);
+        }
+        if let Some(password) = &self.address.password {
+            info = info.set_password(password);
+        }
+        match &self.address.place {
+            Place::Unix(path) => handshake(&info, tokio::net::UnixStream::connect(path).await?).await,
+            Place::Tcp { host, port, .. } => {
+                let stream = tcp(host, *port).await?;
+                #[cfg(feature = "tls")]
+                if let Some(tls) = &self.tls {
+                    let name = rustls::pki_types::ServerName::try_from(host.clone()).map_err(io::Error::other)?;
+                    return handshake(&info, tls.connect(name, stream).await?).await;
+                }
+                handshake(&info, stream).await
+            }
+        }
+    }
+}
+
+async fn handshake<S>(
+    info: &RedisConnectionInfo,
+    stream: S,
+) -> Result<(MultiplexedConnection, BoxFuture<'static, ()>), RedisError>
+where
+    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
+{
+    // Limits are ours: a release outlives the caller's patience.
+    let config = AsyncConnectionConfig::new().set_response_timeout(None).set_pipeline_buffer_size(PIPELINE);
+    let (connection, driver) = MultiplexedConnection::new_with_config(info, stream, config).await?;
+    Ok((connection, Box::pin(driver)))
+}
+
+/// Connects to the first address that answers. No delay for small writes; a peer whose host is gone is noticed.
+async fn tcp(host: &str, port: u16) -> io::Result<tokio::net::TcpStream> {
+    let mut last = None;
+    for address in tokio::net::lookup_host((host, port)).await? {
+        match tokio::net::TcpStream::connect(address).await {
+            Ok(stream) => {
+                let socket = socket2::SockRef::from(&stream);
+                socket.set_tcp_nodelay(true)?;
+                let keepalive = socket2::TcpKeepalive::new()
+                    .with_time(Duration::from_secs(5))
+                    .with_interval(Duration::from_secs(2));
+                socket.set_tcp_keepalive(&keepalive)?;
+                #[cfg(any(target_os = "linux", target_os = "android"))]
+                socket.set_tcp_user_timeout(Some(Duration::from_secs(5)))?;
+                return Ok(stream);
+            }
+            Err(e) => last = Some(e),
+        }
+    }
+    Err(last.unwrap_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the host name has no address")))
+}
+
+enum Answer {
+    Numbers(Vec<i64>),
+    NoScript,
+    Failed(Failure),
+    Broken,
+}
+
+fn read(answer: Result<Value, RedisError>) -> Answer {
+    let error = match answer {
+        Ok(Value::Int(n)) => return Answer::Numbers(vec![n]),
+        Ok(Value::Array(items)) => {
+            return Answer::Numbers(
+                items
+                    .into_iter()
+                    .map(|v| match v {
+                        Value::Int(n) => n,
+                        _ => i64::MIN,
+                    })
+                    .collect(),
+            );
+        }
+        Ok(Value::ServerError(e)) => RedisError::from(e),
+        Ok(_) => return Answer::Failed(Failure::unanswered("a reply of an unexpected type")),
+        Err(e) => e,
+    };
+    match error.code() {
+        Some("NOSCRIPT") => Answer::NoScript,
+        Some(_) => Answer::Failed(classify(&error)),
+        None => Answer::Broken,
+    }
+}
+
+/// Whether the error came from a server rather than from the way to it.
+fn reached(e: &RedisError) -> bool {
+    e.code().is_some() || e.is_connection_dropped()
+}
+
+/// Errors that no retry mends.
+fn refuses(e: &RedisError) -> bool {
+    matches!(
+        e.code(),
+        Some(
+            "WRONGPASS"
+                | "NOAUTH"
+                | "NOPERM"
+                | "WRONGTYPE"
+                | "NOTALOCK"
+                | "NOTAFENCE"
+                | "FENCEEXHAUSTED"
+                | "MOVED"
+                | "ASK"
+                | "CROSSSLOT"
+        )
+    ) || matches!(e.kind(), redis::ErrorKind::AuthenticationFailed)
+}
+
+/// An error in words. The server's own text says most; secrets are in none of them.
+fn classify(e: &RedisError) -> Failure {
+    let code = e.code();
+    let detail = e.detail().unwrap_or_default();
+    // A script's error ends in where it happened, which helps nobody.
+    let detail = detail.split(" script: ").next().unwrap_or_default().trim();
+    let cause = match (code, detail.split_once(' ')) {
+        (Some("NOTALOCK"), Some((kind, key))) => format!("key {key:?} holds a {kind}, not a lock"),
+        (Some("NOTAFENCE"), Some((kind, key))) => format!("key {key:?} holds a {kind}, not a fence"),
+        (Some("FENCEEXHAUSTED"), _) => format!("fence exhausted: key {detail:?} has reached 2^53 - 1"),
+        (Some("MOVED" | "ASK"), _) => {
+            format!("cluster redirect ({} {detail}): this is a node of a cluster", code.unwrap_or_default())
+        }
+        (Some("WRONGPASS"), _) => "wrong user or password".to_owned(),
+        (Some("NOAUTH"), _) => "a password is needed".to_owned(),
+        (Some("ERR"), _) if detail.is_empty() => "error".to_owned(),
+        (Some("ERR"), _) => detail.to_owned(),
+        (Some(code), _) => format!("{code} {detail}").trim_end().to_owned(),
+        (None, _) if e.is_connection_refusal() => "connection refused".to_owned(),
+        (None, _) if matches!(e.kind(), redis::ErrorKind::AuthenticationFailed) => "wrong user or password".to_owned(),
+        (None, _) if e.is_connection_dropped() => "the server closed the connection".to_owned(),
+        (None, _) => e.to_string(),
+    };
+    // A script's ACL failure comes under a general code.
+    let forbidden =
+        cause.contains("can't run this command") || cause.contains("ACL failure") || cause.contains("No permissions");
+    Failure { cause, for_good: refuses(e) || forbidden, maybe_applied: false }
+}
