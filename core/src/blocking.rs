@@ -93,6 +93,11 @@ impl Lock {
         Lock(self.0.label(label))
     }
 
+    /// See [`crate::Lock::name`].
+    pub fn name(&self) -> &str {
+        self.0.name()
+    }
+
     /// See [`crate::Lock::acquire`].
     pub fn acquire(&self) -> Result<Lease> {
         wait(self.0.acquire()).map(Lease)

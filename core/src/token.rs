@@ -2,8 +2,6 @@
 //!
 //! A generator in user space would be copied by fork, and parent and child would draw the same tokens.
 
-use std::fmt::Write;
-
 /// The seam for chance: tokens and the jitter of pauses.
 pub(crate) trait Rng: Send + Sync {
     /// Fills `bytes` from a source fit for secrets.
@@ -31,9 +29,12 @@ pub(crate) fn fresh(rng: &dyn Rng, client: &uuid::Uuid) -> String {
     let mut bytes = [0; 20];
     rng.fill(&mut bytes);
     let mut token = String::with_capacity(73);
-    let _ = write!(token, "{}.", client.simple());
+    token.push_str(client.simple().encode_lower(&mut [0; 32]));
+    token.push('.');
     for b in bytes {
-        let _ = write!(token, "{b:02x}");
+        for digit in [b >> 4, b & 15] {
+            token.push(char::from(b"0123456789abcdef"[usize::from(digit)]));
+        }
     }
     token
 }
