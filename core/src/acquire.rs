@@ -6,7 +6,8 @@
 use crate::client::{self, Shared};
 use crate::clock::Moment;
 use crate::error::{Error, ErrorKind, Outcome, Result, ServerReport};
-use crate::lease::{self, Lease};
+use crate::hold::Hold;
+use crate::lease::Lease;
 use crate::options::{Keys, LockSettings, Wait};
 use crate::quorum::{self, Step};
 use crate::script::{ACQUIRE, Call, RAISE, RELEASE};
@@ -24,6 +25,7 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(2), Duration::from_mi
 /// Takes the lock or says why not, as `settings.wait` says.
 pub(crate) async fn acquire(shared: &Arc<Shared>, name: String, keys: Keys, settings: LockSettings) -> Result<Lease> {
     let began = shared.clock.now();
+    let _counted = shared.acquiring();
     let mut interrupted = pin!(shared.interrupted.notified());
     interrupted.as_mut().enable();
     let mut work =
@@ -54,7 +56,7 @@ impl Acquire<'_> {
     async fn take(&mut self) -> Result<Lease> {
         let end = match self.settings.wait {
             Wait::Forever => None,
-            Wait::For(limit) if limit.is_zero() => return self.attempt().await.map_err(|missed| self.give_up(missed)),
+            Wait::For(limit) if limit.is_zero() => return self.attempt_once().await,
             Wait::For(limit) => Some(tokio::time::Instant::now() + limit),
         };
         let enter = self.shared.turns.enter(&self.keys.lock);
@@ -63,24 +65,35 @@ impl Acquire<'_> {
             Some(end) => match tokio::time::timeout_at(end, enter).await {
                 Ok(turn) => turn,
                 // One look at the servers tells whether it was held or whether they are down.
-                Err(_) => return self.attempt().await.map_err(|missed| self.give_up(missed)),
+                Err(_) => return self.attempt_once().await,
             },
         };
         let mut pause = PAUSE.0;
+        let mut warned = false;
         loop {
             let missed = match self.attempt().await {
                 Ok(lease) => return Ok(lease),
                 Err(missed) => missed,
             };
             let now = tokio::time::Instant::now();
-            if missed.for_good() || end.is_some_and(|end| now >= end) || (end.is_none() && self.outage()) {
-                return Err(self.give_up(missed));
+            if missed.why == Why::Refused || end.is_some_and(|end| now >= end) || (end.is_none() && self.outage()) {
+                return Err(self.give_up(missed).await);
+            }
+            if !warned
+                && self.shared.clock.now().since(self.began) > self.settings.ttl
+                && self.shared.holds(&self.keys.lock)
+            {
+                warned = true;
+                tracing::warn!(target: "quorlock", name = self.name,
+                    "waiting for a lock that this process holds itself: a lock is not re-entrant");
             }
             // Half of it is jitter, so that contenders fall out of step; and never longer than the lock is known to last.
             let mut rest = pause.mul_f64(0.5 + 0.5 * self.shared.rng.unit());
-            if let Missed::Busy { free_in: Some(free_in), .. } = missed {
+            if let Why::Busy { free_in: Some(free_in) } = missed.why {
                 rest = rest.min(free_in.max(PAUSE.0));
             }
+            // Undone before the pause, not after it.
+            drop(missed);
             let until = now + rest;
             tokio::select! {
                 () = tokio::time::sleep_until(end.map_or(until, |end| until.min(end))) => {}
@@ -95,18 +108,21 @@ impl Acquire<'_> {
         self.silent_since.is_some_and(|since| self.shared.clock.now().since(since) > self.settings.ttl)
     }
 
-    async fn attempt(&mut self) -> std::result::Result<Lease, Missed> {
+    async fn attempt_once(&mut self) -> Result<Lease> {
+        match self.attempt().await {
+            Ok(lease) => Ok(lease),
+            Err(missed) => Err(self.give_up(missed).await),
+        }
+    }
+
+    async fn attempt(&mut self) -> Result<Lease, Missed> {
         self.attempts += 1;
         let began = self.shared.clock.now();
-        let result = Round::start(self.shared, self.keys, self.settings).run().await;
-        match result {
-            Ok(granted) => {
-                self.silent_since = None;
-                Ok(lease::grant(self.shared, self.name, self.keys, self.settings, granted))
-            }
+        match Round::start(self.shared, self.keys, self.settings).run().await {
+            Ok(granted) => Ok(Lease::new(Hold::begin(self.shared, self.name, self.keys, self.settings, granted))),
             Err(missed) => {
-                self.silent_since = match missed {
-                    Missed::Short { .. } => self.silent_since.or(Some(began)),
+                self.silent_since = match missed.why {
+                    Why::Short => self.silent_since.or(Some(began)),
                     _ => None,
                 };
                 Err(missed)
@@ -114,58 +130,57 @@ impl Acquire<'_> {
         }
     }
 
-    fn give_up(&self, missed: Missed) -> Error {
-        let (kind, message, servers, outcome) = match missed {
-            Missed::Busy { servers, .. } => (ErrorKind::Busy, "others hold the lock", servers, None),
-            Missed::Late { servers } => (ErrorKind::Unavailable, "the servers answered too late", servers, None),
-            Missed::Short { servers } => {
-                (ErrorKind::Unavailable, "too few servers answered usefully", servers, Some(Outcome::NotApplied))
+    async fn give_up(&self, missed: Missed) -> Error {
+        let Missed { why, mut round } = missed;
+        if why == Why::Short {
+            // The outcome is known; what the others say, within their limits, may help whoever reads the error.
+            while let Some((i, said)) = round.asked.next().await {
+                round.hear(i, said);
             }
-            Missed::Refused { servers } => {
-                (ErrorKind::Refused, "the servers refuse", servers, Some(Outcome::NotApplied))
-            }
+        }
+        let servers = round.reports();
+        let (kind, message) = match why {
+            Why::Busy { .. } => (ErrorKind::Busy, "others hold the lock"),
+            Why::Short => (ErrorKind::Unavailable, "too few servers answered usefully"),
+            Why::Late => (ErrorKind::Unavailable, "the servers answered too late"),
+            Why::Refused => (ErrorKind::Refused, "the servers refuse"),
         };
-        let message = match (&servers[..], kind) {
-            ([only], ErrorKind::Refused | ErrorKind::Unavailable) => format!("{message}: {}", only.cause),
+        let message = match &servers[..] {
+            [only] if kind != ErrorKind::Busy => format!("{message}: {}", only.cause),
             _ => message.to_owned(),
         };
-        let e = Error::new(kind, message)
+        let error = Error::new(kind, message)
             .with_servers(servers)
             .with_effort(self.attempts, self.shared.clock.now().since(self.began));
-        match outcome {
-            Some(outcome) => e.with_outcome(outcome),
-            None => e,
+        match kind {
+            ErrorKind::Busy => error,
+            _ if round.unanswered() => error.with_outcome(Outcome::Unknown),
+            _ => error.with_outcome(Outcome::NotApplied),
         }
     }
 }
 
-/// Why a round gave no lease, and what each server said.
-#[derive(Debug)]
-enum Missed {
-    Busy {
-        free_in: Option<Duration>,
-        servers: Vec<ServerReport>,
-    },
-    Short {
-        servers: Vec<ServerReport>,
-    },
-    /// Confirmed, but after the deadline.
-    Late {
-        servers: Vec<ServerReport>,
-    },
-    Refused {
-        servers: Vec<ServerReport>,
-    },
+/// A round that gave no lease. Dropping it undoes it.
+struct Missed {
+    why: Why,
+    round: Round,
 }
 
-impl Missed {
-    fn for_good(&self) -> bool {
-        matches!(self, Missed::Refused { .. })
-    }
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Why {
+    Busy {
+        free_in: Option<Duration>,
+    },
+    Short,
+    /// Confirmed, but after the deadline.
+    Late,
+    Refused,
 }
 
 /// A lock that a majority has confirmed, in time.
 pub(crate) struct Granted {
+    /// The rest of the round, if some servers have not answered yet.
+    pub late: Option<Round>,
     pub token: String,
     pub fence: u64,
     /// Before the first message was sent: validity counts from here.
@@ -179,7 +194,7 @@ enum Said {
 }
 
 /// One attempt on all servers, with a token of its own.
-struct Round {
+pub(crate) struct Round {
     shared: Arc<Shared>,
     keys: Keys,
     ttl: Duration,
@@ -227,8 +242,8 @@ impl Round {
         }
     }
 
-    async fn run(mut self) -> std::result::Result<Granted, Missed> {
-        loop {
+    async fn run(mut self) -> Result<Granted, Missed> {
+        let why = loop {
             self.raise();
             match self.votes.step() {
                 Step::Open => {}
@@ -236,20 +251,30 @@ impl Round {
                     // This reading of the clock is the completion: the lock is ours from here, if it is in time.
                     let deadline = self.began + quorum::validity(self.ttl, self.shared.settings.drift);
                     if self.shared.clock.now() >= deadline {
-                        return Err(Missed::Late { servers: self.reports() });
+                        break Why::Late;
                     }
-                    let granted = Granted { token: self.token.clone(), fence, began: self.began, deadline };
-                    self.complete();
-                    return Ok(granted);
+                    self.undo = false;
+                    let (token, began) = (self.token.clone(), self.began);
+                    let late = Some(self).filter(|round| !round.asked.is_empty());
+                    return Ok(Granted { late, token, fence, began, deadline });
                 }
-                Step::Busy { free_in } => return Err(Missed::Busy { free_in, servers: self.reports() }),
-                Step::Short => return Err(Missed::Short { servers: self.reports() }),
-                Step::Refused => return Err(Missed::Refused { servers: self.reports() }),
+                Step::Busy { free_in } => break Why::Busy { free_in },
+                Step::Short => break Why::Short,
+                Step::Refused => break Why::Refused,
             }
-            let Some((i, said)) = self.asked.next().await else {
-                return Err(Missed::Short { servers: self.reports() });
-            };
+            match self.asked.next().await {
+                Some((i, said)) => self.hear(i, said),
+                None => break Why::Short,
+            }
+        };
+        Err(Missed { why, round: self })
+    }
+
+    /// Servers that answer after the completion are still raised to the fence of the round.
+    pub(crate) async fn finish(mut self) {
+        while let Some((i, said)) = self.asked.next().await {
             self.hear(i, said);
+            self.raise();
         }
     }
 
@@ -302,18 +327,9 @@ impl Round {
         }
     }
 
-    /// Servers that answer later are still raised to the fence of the round.
-    fn complete(mut self) {
-        self.undo = false;
-        if !self.asked.is_empty() {
-            let runtime = self.shared.runtime.clone();
-            runtime.spawn(async move {
-                while let Some((i, said)) = self.asked.next().await {
-                    self.hear(i, said);
-                    self.raise();
-                }
-            });
-        }
+    /// Whether a server may yet do what it was asked, until the undoing reaches it.
+    fn unanswered(&self) -> bool {
+        self.said.iter().any(|said| !matches!(said, Some(Ok(()))) && !matches!(said, Some(Err(f)) if !f.maybe_applied))
     }
 
     fn reports(&self) -> Vec<ServerReport> {

@@ -6,7 +6,8 @@
 use crate::address::Address;
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, ErrorKind, Result};
-use crate::lease::{self, LostReason};
+use crate::hold::Hold;
+use crate::lease::LostReason;
 use crate::lock::Lock;
 use crate::options::{ClientOptions, ClientSettings, LockOptions};
 use crate::runtime::{self, PerProcess};
@@ -16,7 +17,7 @@ use crate::turns::Turns;
 use futures_util::future::join_all;
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -57,8 +58,9 @@ pub(crate) struct Shared {
     pub resumed: Notify,
     pub watching_suspend: AtomicBool,
     closing: tokio::sync::watch::Sender<bool>,
-    leases: Mutex<HashMap<u64, Weak<lease::Inner>>>,
+    leases: Mutex<HashMap<u64, Weak<Hold>>>,
     lease_gone: Notify,
+    acquiring: AtomicUsize,
     next_lease: AtomicU64,
 }
 
@@ -250,7 +252,7 @@ impl ClientInner {
             let server = Server::new(
                 address,
                 &self.settings,
-                runtime.clone(),
+                process,
                 #[cfg(feature = "tls")]
                 self.tls.clone().filter(|_| address.tls()),
             );
@@ -272,6 +274,7 @@ impl ClientInner {
             closing: tokio::sync::watch::Sender::new(false),
             leases: Mutex::default(),
             lease_gone: Notify::new(),
+            acquiring: AtomicUsize::new(0),
             next_lease: AtomicU64::new(0),
         });
         let mut clients = process.clients.lock().unwrap_or_else(PoisonError::into_inner);
@@ -293,11 +296,11 @@ impl Shared {
         *self.closing.borrow()
     }
 
-    fn leases(&self) -> MutexGuard<'_, HashMap<u64, Weak<lease::Inner>>> {
+    fn leases(&self) -> MutexGuard<'_, HashMap<u64, Weak<Hold>>> {
         self.leases.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn register(&self, make: impl FnOnce(u64) -> Arc<lease::Inner>) -> Arc<lease::Inner> {
+    pub(crate) fn register(&self, make: impl FnOnce(u64) -> Arc<Hold>) -> Arc<Hold> {
         let id = self.next_lease.fetch_add(1, Ordering::Relaxed);
         let inner = make(id);
         self.leases().insert(id, Arc::downgrade(&inner));
@@ -309,28 +312,56 @@ impl Shared {
         self.lease_gone.notify_waiters();
     }
 
+    /// Whether this process holds this lock.
+    pub(crate) fn holds(&self, key: &str) -> bool {
+        self.leases().values().filter_map(Weak::upgrade).any(|lease| lease.key() == key)
+    }
+
     /// See [`Client::close`].
     pub(crate) async fn close(&self, drain: Duration) {
         self.closing.send_replace(true);
-        let drained = async {
+        let all_gone = || async {
             loop {
                 let gone = self.lease_gone.notified();
-                if self.leases().is_empty() {
+                if self.leases().is_empty() && self.acquiring.load(Ordering::Acquire) == 0 {
                     break;
                 }
                 gone.await;
             }
         };
         if !drain.is_zero() {
-            let _ = tokio::time::timeout(drain, drained).await;
+            let _ = tokio::time::timeout(drain, all_gone()).await;
         }
-        let left: Vec<_> = self.leases().values().filter_map(Weak::upgrade).collect();
-        for lease in &left {
-            lease.lose(LostReason::Closed);
-        }
+        // Not in one expression: a lost lease is forgotten, which needs the list.
+        let leases: Vec<_> = self.leases().values().filter_map(Weak::upgrade).collect();
+        let left: Vec<_> = leases.into_iter().filter(|lease| lease.lose(LostReason::Closed)).collect();
         join_all(left.iter().map(|lease| lease.free())).await;
+        // What is being released or undone now is given the time that one call to a server may take.
+        let _ = tokio::time::timeout(self.settings.server_timeout, async {
+            all_gone().await;
+            join_all(self.links.iter().map(|link| link.settled())).await;
+        })
+        .await;
         for link in &self.links {
             link.close();
+        }
+    }
+
+    /// Counts an acquire as long as it lives, so that closing can wait for its undoing.
+    pub(crate) fn acquiring(&self) -> Acquiring<'_> {
+        self.acquiring.fetch_add(1, Ordering::AcqRel);
+        Acquiring(self)
+    }
+}
+
+/// See [`Shared::acquiring`].
+pub(crate) struct Acquiring<'a>(&'a Shared);
+
+impl Drop for Acquiring<'_> {
+    fn drop(&mut self) {
+        self.0.acquiring.fetch_sub(1, Ordering::AcqRel);
+        if self.0.is_closing() {
+            self.0.lease_gone.notify_waiters();
         }
     }
 }

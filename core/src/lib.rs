@@ -18,10 +18,14 @@
 
 mod acquire;
 mod address;
+mod ballot;
+mod callback;
 mod client;
 mod clock;
 mod error;
+mod hold;
 mod lease;
+mod limit;
 mod lock;
 mod options;
 mod quorum;

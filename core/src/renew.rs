@@ -6,14 +6,14 @@
 use crate::client::Shared;
 use crate::clock::Moment;
 use crate::error::ErrorKind;
-use crate::lease::Inner;
+use crate::hold::Hold;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 /// Starts the keeper of a lease that was acquired by a round which began at `began`.
-pub(crate) fn start(lease: &Arc<Inner>, began: Moment) {
+pub(crate) fn start(lease: &Arc<Hold>, began: Moment) {
     watch_suspend(&lease.shared);
     let lease = lease.clone();
     let runtime = lease.shared.runtime.clone();
@@ -23,7 +23,7 @@ pub(crate) fn start(lease: &Arc<Inner>, began: Moment) {
     });
 }
 
-async fn keep(lease: &Inner, began: Moment) {
+async fn keep(lease: &Hold, began: Moment) {
     let clock = &lease.shared.clock;
     let mut next = began + lease.ttl() / 3;
     loop {
@@ -34,7 +34,9 @@ async fn keep(lease: &Inner, began: Moment) {
         }
         let now = clock.now();
         if lease.renew && now >= next {
-            match lease.renew_now().await {
+            // Not beyond the deadline: a loss is told when it happens, even if a server still lets us wait.
+            let Ok(renewed) = timeout(lease.deadline().since(now), lease.renew_now()).await else { continue };
+            match renewed {
                 Ok(()) => next = now + lease.ttl() / 3,
                 Err(e) if e.kind() == ErrorKind::Unavailable => {
                     tracing::debug!(target: "quorlock", error = %e, "renewal failed; trying again while the lease is valid");
@@ -51,6 +53,7 @@ async fn keep(lease: &Inner, began: Moment) {
             () = ended => return,
             () = sleep(wake.since(now)) => {}
             () = resumed => {}
+            () = lease.changed.notified() => next = clock.now() + lease.ttl() / 3,
         }
     }
 }

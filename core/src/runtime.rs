@@ -9,6 +9,7 @@
 
 use crate::client::Shared;
 use crate::error::{Error, ErrorKind, Result};
+use crate::limit::Limits;
 use std::cell::Cell;
 use std::future::Future;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -20,6 +21,8 @@ use tokio::sync::oneshot;
 pub(crate) struct Process {
     pid: u32,
     runtime: Runtime,
+    /// The limits of the calls under way.
+    pub limits: Limits,
     /// Every client's state, to be closed when the interpreter ends.
     pub clients: Mutex<Vec<Weak<Shared>>>,
 }
@@ -48,7 +51,7 @@ pub(crate) fn process() -> Result<&'static Process> {
     {
         return Ok(process);
     }
-    let made = Box::new(Process { pid, runtime: build()?, clients: Mutex::new(Vec::new()) });
+    let made = Box::new(Process { pid, runtime: build()?, limits: Limits::default(), clients: Mutex::new(Vec::new()) });
     let made = Box::into_raw(made);
     match PROCESS.compare_exchange(current, made, Ordering::AcqRel, Ordering::Acquire) {
         // SAFETY: `made` is ours, valid, and leaked from here on.
@@ -102,6 +105,9 @@ fn block_signals() {
 
 /// Runs `work` on the runtime. Dropping the returned future drops `work` there.
 pub(crate) async fn run<T: Send + 'static>(work: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
+    if is_this_thread() {
+        return work.await;
+    }
     let (mut tx, rx) = oneshot::channel();
     process()?.handle().spawn(async move {
         let result = tokio::select! {

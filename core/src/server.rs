@@ -11,14 +11,18 @@
 //!   it undoes, or on the next.
 
 use crate::address::{Address, Place};
+use crate::limit::{Counted, Limits};
 use crate::options::ClientSettings;
+use crate::runtime::Process;
 use crate::script::Call;
 use futures_util::future::BoxFuture;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, ProtocolVersion, RedisConnectionInfo, RedisError, Value};
 use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
@@ -44,6 +48,8 @@ pub(crate) trait Link: Send + Sync {
     fn run(&self, call: Arc<Call>) -> BoxFuture<'static, Result<Reply, Failure>>;
     /// Runs a script in the background until the server has answered it, at most about `keep` after now.
     fn settle(&self, call: Arc<Call>, keep: Duration);
+    /// Ends when nothing is being settled.
+    fn settled(&self) -> BoxFuture<'static, ()>;
     /// The round trip of a PING within `limit`, connecting if need be.
     fn ping(&self, limit: Duration) -> BoxFuture<'static, Result<Duration, Failure>>;
     /// Lets the connection go once everything sent has been answered.
@@ -99,10 +105,14 @@ struct Inner {
     #[cfg(feature = "tls")]
     tls: Option<tokio_rustls::TlsConnector>,
     runtime: tokio::runtime::Handle,
+    limits: &'static Limits,
     state: watch::Sender<State>,
     probe: Notify,
     started: AtomicBool,
     settling: AtomicUsize,
+    all_settled: Notify,
+    /// Calls that wait for their answers.
+    in_flight: Arc<AtomicUsize>,
 }
 
 #[derive(Clone)]
@@ -137,7 +147,7 @@ impl Server {
     pub(crate) fn new(
         address: &Address,
         settings: &ClientSettings,
-        runtime: tokio::runtime::Handle,
+        process: &'static Process,
         #[cfg(feature = "tls")] tls: Option<tokio_rustls::TlsConnector>,
     ) -> Server {
         Server(Arc::new(Inner {
@@ -146,11 +156,14 @@ impl Server {
             limit: settings.server_timeout,
             #[cfg(feature = "tls")]
             tls,
-            runtime,
+            runtime: process.handle().clone(),
+            limits: &process.limits,
             state: watch::Sender::new(State::Connecting),
             probe: Notify::new(),
             started: AtomicBool::new(false),
             settling: AtomicUsize::new(0),
+            all_settled: Notify::new(),
+            in_flight: Arc::default(),
         }))
     }
 }
@@ -187,8 +200,23 @@ impl Link for Server {
         let runtime = inner.runtime.clone();
         runtime.spawn(async move {
             inner.deliver(&call, first, keep).await;
-            inner.settling.fetch_sub(1, Ordering::Relaxed);
+            if inner.settling.fetch_sub(1, Ordering::AcqRel) == 1 {
+                inner.all_settled.notify_waiters();
+            }
         });
+    }
+
+    fn settled(&self) -> BoxFuture<'static, ()> {
+        let inner = self.0.clone();
+        Box::pin(async move {
+            loop {
+                let settled = inner.all_settled.notified();
+                if inner.settling.load(Ordering::Acquire) == 0 {
+                    return;
+                }
+                settled.await;
+            }
+        })
     }
 
     fn ping(&self, limit: Duration) -> BoxFuture<'static, Result<Duration, Failure>> {
@@ -276,12 +304,16 @@ impl Inner {
                 Ok(up) => up,
                 Err(failure) => return Err(Failure { maybe_applied: failure.maybe_applied || sent, ..failure }),
             };
-            match timeout_at(deadline, up.connection.send_packed_command(&command)).await {
-                Err(_) => {
+            let answer = {
+                let _counted = Counted::new(&self.in_flight);
+                self.limits.until(deadline, up.connection.send_packed_command(&command)).await
+            };
+            match answer {
+                None => {
                     self.unanswered(&up);
                     return Err(Failure::unanswered(format!("no answer within {} ms", self.limit.as_millis())));
                 }
-                Ok(answer) => match read(answer) {
+                Some(answer) => match read(answer) {
                     Answer::Numbers(numbers) => {
                         up.answered();
                         return Ok(Reply { numbers, resent: sent });
@@ -355,6 +387,7 @@ impl Inner {
         let mut generation = 0;
         let mut protocol = ProtocolVersion::RESP3;
         let mut pause = REDIAL.0;
+        let mut down = false;
         loop {
             let dialled = tokio::select! {
                 r = self.dial(&mut protocol) => r,
@@ -363,6 +396,9 @@ impl Inner {
             let began = Instant::now();
             match dialled {
                 Ok((connection, driver)) => {
+                    if std::mem::take(&mut down) {
+                        tracing::info!(target: "quorlock", server = %self.shown, "reached a server again");
+                    }
                     generation += 1;
                     if !self.watch(connection, driver, &mut generation, &mut protocol).await {
                         return;
@@ -376,7 +412,9 @@ impl Inner {
                 }
                 Err(failure) => {
                     let rest = if failure.for_good { PROBE_EVERY } else { pause };
-                    tracing::debug!(target: "quorlock", server = %self.shown, cause = %failure.cause, "cannot connect");
+                    if !std::mem::replace(&mut down, true) {
+                        tracing::warn!(target: "quorlock", server = %self.shown, cause = %failure.cause, "cannot reach a server");
+                    }
                     self.set(State::Down(failure));
                     tokio::select! {
                         _ = sleep(rest) => {}
@@ -397,7 +435,7 @@ impl Inner {
         generation: &mut u64,
         protocol: &mut ProtocolVersion,
     ) -> bool {
-        let mut driving = tokio::spawn(driver);
+        let mut driving = tokio::spawn(Batched::new(driver, &self.in_flight));
         let mut closed = self.state.subscribe();
         let mut up = Up { connection, generation: *generation, unanswered: Arc::default() };
         self.set(State::Up(up.clone()));
@@ -430,7 +468,7 @@ impl Inner {
                 None => up.answered(),
                 Some((connection, driver)) => {
                     driving.abort();
-                    driving = tokio::spawn(driver);
+                    driving = tokio::spawn(Batched::new(driver, &self.in_flight));
                     *generation += 1;
                     up = Up { connection, generation: *generation, unanswered: Arc::default() };
                     self.set(State::Up(up.clone()));
@@ -523,6 +561,33 @@ async fn tcp(host: &str, port: u16) -> io::Result<tokio::net::TcpStream> {
         }
     }
     Err(last.unwrap_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the host name has no address")))
+}
+
+/// A connection's driver that lets the other tasks run first when several calls are under way, so that their commands
+/// go out in one write instead of one each: the runtime would otherwise run it right after the first of them.
+struct Batched {
+    driver: BoxFuture<'static, ()>,
+    in_flight: Arc<AtomicUsize>,
+    yielded: bool,
+}
+
+impl Batched {
+    fn new(driver: BoxFuture<'static, ()>, in_flight: &Arc<AtomicUsize>) -> Batched {
+        Batched { driver, in_flight: in_flight.clone(), yielded: false }
+    }
+}
+
+impl Future for Batched {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        self.yielded = !self.yielded && self.in_flight.load(Ordering::Relaxed) > 1;
+        if self.yielded {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        self.driver.as_mut().poll(cx)
+    }
 }
 
 enum Answer {

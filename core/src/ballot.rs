@@ -1,0 +1,90 @@
+//! One question to every server, and the answers so far.
+
+use crate::client::Shared;
+use crate::clock::Moment;
+use crate::error::{Error, ErrorKind, Outcome, ServerReport};
+use crate::quorum::{Tally, Verdict};
+use crate::script::Call;
+use crate::server::{Failure, Reply};
+use futures_util::future::BoxFuture;
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A script that runs on all servers at once. Dropping it stops waiting for the answers.
+pub(crate) struct Ballot {
+    pub tally: Tally,
+    pub answers: Vec<Option<Result<Reply, Failure>>>,
+    asked: FuturesUnordered<BoxFuture<'static, (usize, Result<Reply, Failure>)>>,
+    count: fn(&Reply) -> bool,
+}
+
+impl Ballot {
+    /// Asks every server; `count` says which answers mean yes.
+    pub(crate) fn open(shared: &Shared, call: Call, count: fn(&Reply) -> bool) -> Ballot {
+        Ballot::ask(shared, call, count, None)
+    }
+
+    /// As [`Ballot::open`], and sees to it that the call reaches servers that fail now, for about `keep`.
+    pub(crate) fn insist(shared: &Shared, call: Call, count: fn(&Reply) -> bool, keep: Duration) -> Ballot {
+        Ballot::ask(shared, call, count, Some(keep))
+    }
+
+    fn ask(shared: &Shared, call: Call, count: fn(&Reply) -> bool, keep: Option<Duration>) -> Ballot {
+        let call = Arc::new(call);
+        let n = shared.links.len();
+        let ballot = Ballot { tally: Tally::new(n), answers: vec![None; n], asked: FuturesUnordered::new(), count };
+        for (i, link) in shared.links.iter().enumerate() {
+            let answer = link.run(call.clone());
+            let (link, call) = (link.clone(), call.clone());
+            ballot.asked.push(Box::pin(async move {
+                let answer = answer.await;
+                if let (Err(_), Some(keep)) = (&answer, keep) {
+                    link.settle(call, keep);
+                }
+                (i, answer)
+            }));
+        }
+        ballot
+    }
+
+    /// Whether every server has answered or failed.
+    pub(crate) fn complete(&self) -> bool {
+        self.asked.is_empty()
+    }
+
+    /// Takes the next answer; false when there is none to come.
+    pub(crate) async fn next(&mut self) -> bool {
+        let Some((i, answer)) = self.asked.next().await else { return false };
+        match &answer {
+            Ok(reply) if (self.count)(reply) => self.tally.yes += 1,
+            Ok(_) => self.tally.no += 1,
+            Err(_) => self.tally.failed += 1,
+        }
+        self.answers[i] = Some(answer);
+        true
+    }
+
+    /// Waits until the answers decide it.
+    pub(crate) async fn decide(&mut self) -> Verdict {
+        while self.tally.verdict() == Verdict::Open && self.next().await {}
+        self.tally.verdict()
+    }
+
+    /// The error that too few servers have answered.
+    pub(crate) fn short(&self, shared: &Shared, what: &str, began: Moment) -> Error {
+        let report = |(answer, link): (&Option<Result<Reply, Failure>>, &Arc<dyn crate::server::Link>)| ServerReport {
+            address: link.address().to_owned(),
+            cause: match answer {
+                None => "not answered yet".to_owned(),
+                Some(Ok(_)) => "answered".to_owned(),
+                Some(Err(failure)) => failure.cause.clone(),
+            },
+        };
+        let unknown = self.answers.iter().any(|answer| !matches!(answer, Some(Err(f)) if !f.maybe_applied));
+        Error::new(ErrorKind::Unavailable, format!("too few servers answered usefully to {what}"))
+            .with_servers(self.answers.iter().zip(&shared.links).map(report).collect())
+            .with_effort(1, shared.clock.now().since(began))
+            .with_outcome(if unknown { Outcome::Unknown } else { Outcome::NotApplied })
+    }
+}
