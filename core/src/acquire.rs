@@ -3,6 +3,7 @@
 //! A round that does not end in a lease is undone on every server that may have granted it, whatever ended it: this
 //! is [`Round`]'s drop, so that a dropped future, a lost vote and an error all take the same way.
 
+use crate::answer::{Failure, Reply};
 use crate::client::{self, Shared};
 use crate::clock::Moment;
 use crate::error::{Error, ErrorKind, Outcome, Result, ServerReport};
@@ -11,7 +12,6 @@ use crate::lease::Lease;
 use crate::options::{Keys, LockSettings, Wait};
 use crate::quorum::{self, Step};
 use crate::script::{ACQUIRE, Call, RAISE, RELEASE};
-use crate::server::{Failure, Reply};
 use crate::token;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};

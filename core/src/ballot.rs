@@ -1,11 +1,11 @@
 //! One question to every server, and the answers so far.
 
+use crate::answer::{Failure, Reply};
 use crate::client::Shared;
 use crate::clock::Moment;
 use crate::error::{Error, ErrorKind, Outcome, ServerReport};
 use crate::quorum::{Tally, Verdict};
 use crate::script::Call;
-use crate::server::{Failure, Reply};
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use std::sync::Arc;

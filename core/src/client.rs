@@ -5,6 +5,7 @@
 
 use crate::address::Address;
 use crate::clock::{Clock, SystemClock};
+use crate::dial::Route;
 use crate::error::{Error, ErrorKind, Result};
 use crate::hold::Hold;
 use crate::lease::LostReason;
@@ -249,14 +250,12 @@ impl ClientInner {
         let process = runtime::process()?;
         let runtime = process.handle().clone();
         let links = self.addresses.iter().map(|address| {
-            let server = Server::new(
-                address,
-                &self.settings,
-                process,
+            let route = Route {
+                address: address.clone(),
                 #[cfg(feature = "tls")]
-                self.tls.clone().filter(|_| address.tls()),
-            );
-            Arc::new(server) as Arc<dyn Link>
+                tls: self.tls.clone().filter(|_| address.tls()),
+            };
+            Arc::new(Server::new(route, &self.settings, process)) as Arc<dyn Link>
         });
         let shared = Arc::new(Shared {
             settings: self.settings.clone(),

@@ -331,7 +331,7 @@ impl Hold {
         let majority = quorum::majority(self.shared.links.len());
         let call = release_call(&self.keys, &self.token);
         // A second sending that finds nothing has met the first one's work.
-        let freed = |reply: &crate::server::Reply| reply.code() == 1 || reply.resent;
+        let freed = |reply: &crate::answer::Reply| reply.code() == 1 || reply.resent;
         let mut ballot = Ballot::insist(&self.shared, call, freed, self.ttl());
         while ballot.tally.yes < majority && ballot.next().await {}
         self.shared.turns.freed(&self.keys.lock);

@@ -18,10 +18,12 @@
 
 mod acquire;
 mod address;
+mod answer;
 mod ballot;
 mod callback;
 mod client;
 mod clock;
+mod dial;
 mod error;
 mod hold;
 mod lease;

@@ -10,15 +10,15 @@
 //! - [`Link::settle`] delivers a release although nobody waits for it: on the same connection, behind the write that
 //!   it undoes, or on the next.
 
-use crate::address::{Address, Place};
+use crate::answer::{Answer, Failure, Reply, classify, reached, read, refuses};
+use crate::dial::{Connection, Route};
 use crate::limit::{Counted, Limits};
 use crate::options::ClientSettings;
 use crate::runtime::Process;
 use crate::script::Call;
 use futures_util::future::BoxFuture;
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, ProtocolVersion, RedisConnectionInfo, RedisError, Value};
-use std::io;
+use redis::{ProtocolVersion, RedisError, Value};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
@@ -37,8 +37,6 @@ const PROBE_EVERY: Duration = Duration::from_secs(1);
 const SILENT_AFTER: u32 = 2;
 /// Undelivered releases kept for one server; past that its keys run out by their TTL.
 const MAX_SETTLING: usize = 10_000;
-/// Requests that may stand in the connection's queue: a release must always find room behind its acquire.
-const PIPELINE: usize = 8192;
 
 /// The seam for I/O: the simulation puts its own servers here.
 pub(crate) trait Link: Send + Sync {
@@ -56,54 +54,13 @@ pub(crate) trait Link: Send + Sync {
     fn close(&self);
 }
 
-/// A script's answer: integers, and whether it was sent more than once.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Reply {
-    pub numbers: Vec<i64>,
-    pub resent: bool,
-}
-
-impl Reply {
-    /// The first number: each script's result code.
-    pub(crate) fn code(&self) -> i64 {
-        self.numbers.first().copied().unwrap_or_default()
-    }
-}
-
-/// Why a server gave no usable answer.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Failure {
-    /// In words, without secrets.
-    pub cause: String,
-    /// It said no for good: rights, password, type.
-    pub for_good: bool,
-    /// The request was sent and no answer came: it may have happened, or may yet.
-    pub maybe_applied: bool,
-}
-
-impl Failure {
-    fn not_sent(cause: impl Into<String>) -> Failure {
-        Failure { cause: cause.into(), for_good: false, maybe_applied: false }
-    }
-
-    fn unanswered(cause: impl Into<String>) -> Failure {
-        Failure { cause: cause.into(), for_good: false, maybe_applied: true }
-    }
-
-    pub(crate) fn unexpected(reply: &Reply) -> Failure {
-        Failure::unanswered(format!("unexpected reply {:?}", reply.numbers))
-    }
-}
-
 /// A real server.
 pub(crate) struct Server(Arc<Inner>);
 
 struct Inner {
     shown: String,
-    address: Address,
+    route: Route,
     limit: Duration,
-    #[cfg(feature = "tls")]
-    tls: Option<tokio_rustls::TlsConnector>,
     runtime: tokio::runtime::Handle,
     limits: &'static Limits,
     state: watch::Sender<State>,
@@ -144,18 +101,11 @@ impl Up {
 
 impl Server {
     /// Prepares a link; it connects at the first call.
-    pub(crate) fn new(
-        address: &Address,
-        settings: &ClientSettings,
-        process: &'static Process,
-        #[cfg(feature = "tls")] tls: Option<tokio_rustls::TlsConnector>,
-    ) -> Server {
+    pub(crate) fn new(route: Route, settings: &ClientSettings, process: &'static Process) -> Server {
         Server(Arc::new(Inner {
-            shown: address.place.to_string(),
-            address: address.clone(),
+            shown: route.address.place.to_string(),
+            route,
             limit: settings.server_timeout,
-            #[cfg(feature = "tls")]
-            tls,
             runtime: process.handle().clone(),
             limits: &process.limits,
             state: watch::Sender::new(State::Connecting),
@@ -477,15 +427,12 @@ impl Inner {
         }
     }
 
-    async fn dial(
-        &self,
-        protocol: &mut ProtocolVersion,
-    ) -> Result<(MultiplexedConnection, BoxFuture<'static, ()>), Failure> {
+    async fn dial(&self, protocol: &mut ProtocolVersion) -> Result<Connection, Failure> {
         let attempt = async {
-            match self.connect(*protocol).await {
+            match self.route.connect(*protocol).await {
                 // Old servers and some proxies know no HELLO, or hang up at it.
                 Err(e) if *protocol != ProtocolVersion::RESP2 && !refuses(&e) && reached(&e) => {
-                    let old = self.connect(ProtocolVersion::RESP2).await.map_err(|_| e)?;
+                    let old = self.route.connect(ProtocolVersion::RESP2).await.map_err(|_| e)?;
                     *protocol = ProtocolVersion::RESP2;
                     Ok(old)
                 }
@@ -498,69 +445,6 @@ impl Inner {
             Err(_) => Err(Failure::not_sent(format!("no connection within {} ms", CONNECT_TIMEOUT.as_millis()))),
         }
     }
-
-    async fn connect(
-        &self,
-        protocol: ProtocolVersion,
-    ) -> Result<(MultiplexedConnection, BoxFuture<'static, ()>), RedisError> {
-        let mut info = RedisConnectionInfo::default()
-            .set_db(self.address.db)
-            .set_protocol(protocol)
-            .set_lib_name("quorlock", crate::VERSION);
-        if let Some(username) = &self.address.username {
-            info = info.set_username(username);
-        }
-        if let Some(password) = &self.address.password {
-            info = info.set_password(password);
-        }
-        match &self.address.place {
-            Place::Unix(path) => handshake(&info, tokio::net::UnixStream::connect(path).await?).await,
-            Place::Tcp { host, port, .. } => {
-                let stream = tcp(host, *port).await?;
-                #[cfg(feature = "tls")]
-                if let Some(tls) = &self.tls {
-                    let name = rustls::pki_types::ServerName::try_from(host.clone()).map_err(io::Error::other)?;
-                    return handshake(&info, tls.connect(name, stream).await?).await;
-                }
-                handshake(&info, stream).await
-            }
-        }
-    }
-}
-
-async fn handshake<S>(
-    info: &RedisConnectionInfo,
-    stream: S,
-) -> Result<(MultiplexedConnection, BoxFuture<'static, ()>), RedisError>
-where
-    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
-{
-    // Limits are ours: a release outlives the caller's patience.
-    let config = AsyncConnectionConfig::new().set_response_timeout(None).set_pipeline_buffer_size(PIPELINE);
-    let (connection, driver) = MultiplexedConnection::new_with_config(info, stream, config).await?;
-    Ok((connection, Box::pin(driver)))
-}
-
-/// Connects to the first address that answers. No delay for small writes; a peer whose host is gone is noticed.
-async fn tcp(host: &str, port: u16) -> io::Result<tokio::net::TcpStream> {
-    let mut last = None;
-    for address in tokio::net::lookup_host((host, port)).await? {
-        match tokio::net::TcpStream::connect(address).await {
-            Ok(stream) => {
-                let socket = socket2::SockRef::from(&stream);
-                socket.set_tcp_nodelay(true)?;
-                let keepalive = socket2::TcpKeepalive::new()
-                    .with_time(Duration::from_secs(5))
-                    .with_interval(Duration::from_secs(2));
-                socket.set_tcp_keepalive(&keepalive)?;
-                #[cfg(any(target_os = "linux", target_os = "android"))]
-                socket.set_tcp_user_timeout(Some(Duration::from_secs(5)))?;
-                return Ok(stream);
-            }
-            Err(e) => last = Some(e),
-        }
-    }
-    Err(last.unwrap_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the host name has no address")))
 }
 
 /// A connection's driver that lets the other tasks run first when several calls are under way, so that their commands
@@ -588,89 +472,4 @@ impl Future for Batched {
         }
         self.driver.as_mut().poll(cx)
     }
-}
-
-enum Answer {
-    Numbers(Vec<i64>),
-    NoScript,
-    Failed(Failure),
-    Broken,
-}
-
-fn read(answer: Result<Value, RedisError>) -> Answer {
-    let error = match answer {
-        Ok(Value::Int(n)) => return Answer::Numbers(vec![n]),
-        Ok(Value::Array(items)) => {
-            return Answer::Numbers(
-                items
-                    .into_iter()
-                    .map(|v| match v {
-                        Value::Int(n) => n,
-                        _ => i64::MIN,
-                    })
-                    .collect(),
-            );
-        }
-        Ok(Value::ServerError(e)) => RedisError::from(e),
-        Ok(_) => return Answer::Failed(Failure::unanswered("a reply of an unexpected type")),
-        Err(e) => e,
-    };
-    match error.code() {
-        Some("NOSCRIPT") => Answer::NoScript,
-        Some(_) => Answer::Failed(classify(&error)),
-        None => Answer::Broken,
-    }
-}
-
-/// Whether the error came from a server rather than from the way to it.
-fn reached(e: &RedisError) -> bool {
-    e.code().is_some() || e.is_connection_dropped()
-}
-
-/// Errors that no retry mends.
-fn refuses(e: &RedisError) -> bool {
-    matches!(
-        e.code(),
-        Some(
-            "WRONGPASS"
-                | "NOAUTH"
-                | "NOPERM"
-                | "WRONGTYPE"
-                | "NOTALOCK"
-                | "NOTAFENCE"
-                | "FENCEEXHAUSTED"
-                | "MOVED"
-                | "ASK"
-                | "CROSSSLOT"
-        )
-    ) || matches!(e.kind(), redis::ErrorKind::AuthenticationFailed)
-}
-
-/// An error in words. The server's own text says most; secrets are in none of them.
-fn classify(e: &RedisError) -> Failure {
-    let code = e.code();
-    let detail = e.detail().unwrap_or_default();
-    // A script's error ends in where it happened, which helps nobody.
-    let detail = detail.split(" script: ").next().unwrap_or_default().trim();
-    let cause = match (code, detail.split_once(' ')) {
-        (Some("NOTALOCK"), Some((kind, key))) => format!("key {key:?} holds a {kind}, not a lock"),
-        (Some("NOTAFENCE"), Some((kind, key))) => format!("key {key:?} holds a {kind}, not a fence"),
-        (Some("FENCEEXHAUSTED"), _) => format!("fence exhausted: key {detail:?} has reached 2^53 - 1"),
-        (Some("MOVED" | "ASK"), _) => {
-            format!("cluster redirect ({} {detail}): this is a node of a cluster", code.unwrap_or_default())
-        }
-        (Some("WRONGPASS"), _) => "wrong user or password".to_owned(),
-        (Some("NOAUTH"), _) => "a password is needed".to_owned(),
-        (Some("ERR"), _) if detail.is_empty() => "error".to_owned(),
-        (Some("ERR"), _) => detail.to_owned(),
-        (Some(code), _) => format!("{code} {detail}").trim_end().to_owned(),
-        (None, _) if e.is_connection_refusal() => "connection refused".to_owned(),
-        (None, _) if matches!(e.kind(), redis::ErrorKind::AuthenticationFailed) => "wrong user or password".to_owned(),
-        (None, _) if e.is_connection_dropped() => "the server closed the connection".to_owned(),
-        (None, _) => e.to_string(),
-    };
-    // A script's ACL failure comes under a general code.
-    let forbidden =
-        cause.contains("can't run this command") || cause.contains("ACL failure") || cause.contains("No permissions");
-    Failure { cause, for_good: refuses(e) || forbidden, maybe_applied: false }
 }

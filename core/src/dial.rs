@@ -1,0 +1,80 @@
+//! Making a connection: socket, TLS and handshake.
+
+use crate::address::{Address, Place};
+use futures_util::future::BoxFuture;
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, ProtocolVersion, RedisConnectionInfo, RedisError};
+use std::io;
+use std::time::Duration;
+
+/// Requests that may stand in the connection's queue: a release must always find room behind its acquire.
+const PIPELINE: usize = 8192;
+
+/// A connection, and the future that drives it until it breaks.
+pub(crate) type Connection = (MultiplexedConnection, BoxFuture<'static, ()>);
+
+/// How to reach one server.
+pub(crate) struct Route {
+    pub address: Address,
+    #[cfg(feature = "tls")]
+    pub tls: Option<tokio_rustls::TlsConnector>,
+}
+
+impl Route {
+    pub(crate) async fn connect(&self, protocol: ProtocolVersion) -> Result<Connection, RedisError> {
+        let mut info = RedisConnectionInfo::default()
+            .set_db(self.address.db)
+            .set_protocol(protocol)
+            .set_lib_name("quorlock", crate::VERSION);
+        if let Some(username) = &self.address.username {
+            info = info.set_username(username);
+        }
+        if let Some(password) = &self.address.password {
+            info = info.set_password(password);
+        }
+        match &self.address.place {
+            Place::Unix(path) => handshake(&info, tokio::net::UnixStream::connect(path).await?).await,
+            Place::Tcp { host, port, .. } => {
+                let stream = tcp(host, *port).await?;
+                #[cfg(feature = "tls")]
+                if let Some(tls) = &self.tls {
+                    let name = rustls::pki_types::ServerName::try_from(host.clone()).map_err(io::Error::other)?;
+                    return handshake(&info, tls.connect(name, stream).await?).await;
+                }
+                handshake(&info, stream).await
+            }
+        }
+    }
+}
+
+async fn handshake<S>(info: &RedisConnectionInfo, stream: S) -> Result<Connection, RedisError>
+where
+    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
+{
+    // Limits are ours: a release outlives the caller's patience.
+    let config = AsyncConnectionConfig::new().set_response_timeout(None).set_pipeline_buffer_size(PIPELINE);
+    let (connection, driver) = MultiplexedConnection::new_with_config(info, stream, config).await?;
+    Ok((connection, Box::pin(driver)))
+}
+
+/// Connects to the first address that answers. No delay for small writes; a peer whose host is gone is noticed.
+async fn tcp(host: &str, port: u16) -> io::Result<tokio::net::TcpStream> {
+    let mut last = None;
+    for address in tokio::net::lookup_host((host, port)).await? {
+        match tokio::net::TcpStream::connect(address).await {
+            Ok(stream) => {
+                let socket = socket2::SockRef::from(&stream);
+                socket.set_tcp_nodelay(true)?;
+                let keepalive = socket2::TcpKeepalive::new()
+                    .with_time(Duration::from_secs(5))
+                    .with_interval(Duration::from_secs(2));
+                socket.set_tcp_keepalive(&keepalive)?;
+                #[cfg(any(target_os = "linux", target_os = "android"))]
+                socket.set_tcp_user_timeout(Some(Duration::from_secs(5)))?;
+                return Ok(stream);
+            }
+            Err(e) => last = Some(e),
+        }
+    }
+    Err(last.unwrap_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the host name has no address")))
+}
