@@ -1,4 +1,4 @@
-//! Taking a lock: rounds of PROTOCOL.md section 2 until one succeeds or the wait is over.
+//! Taking a lock: rounds of ARCHITECTURE.md, "The protocol" until one succeeds or the wait is over.
 //!
 //! A round that does not end in a lease is undone on every server that may have granted it, whatever ended it: this
 //! is [`Round`]'s drop, so that a dropped future, a lost vote and an error all take the same way.

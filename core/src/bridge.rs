@@ -4,7 +4,10 @@ use crate::client::{Client, Shared};
 use crate::runtime;
 use futures_util::future::join_all;
 use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
 use std::time::Duration;
 
 /// A future that [`spawn`] runs. Dropping the handle changes nothing.
@@ -44,8 +47,30 @@ pub fn wait<F: Future, E>(future: F, check: impl FnMut() -> Result<(), E>) -> Re
 }
 
 /// Blocks this thread until `future` ends.
+///
+/// By parking the thread, one system call to sleep and one to wake: a mutex with a condition variable needs four.
 pub fn block_on<F: Future>(future: F) -> F::Output {
-    pollster::block_on(future)
+    struct Unpark(Thread);
+
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+
+        fn wake_by_ref(self: &Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut future = pin!(future);
+    loop {
+        // A wake-up that comes between the poll and the park makes the park return at once.
+        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return output;
+        }
+        std::thread::park();
+    }
 }
 
 /// Whether this thread belongs to the runtime (a callback of ours): nothing may block on it.
@@ -75,10 +100,10 @@ fn close(clients: Vec<Arc<Shared>>, budget: Duration) {
         return;
     }
     let closing = join_all(clients.into_iter().map(|c| async move { c.close(Duration::ZERO).await }));
-    let _ = block_on(runtime::run(async move {
+    let _ = block_on(runtime::run(Box::pin(async move {
         let _ = tokio::time::timeout(budget, closing).await;
         Ok(())
-    }));
+    })));
 }
 
 #[cfg(target_os = "linux")]
@@ -117,7 +142,7 @@ mod wakeup {
 
     pub(super) fn wait<F: Future, E>(future: F, mut check: impl FnMut() -> Result<(), E>) -> Result<F::Output, E> {
         // Without a descriptor there is still an answer, only no signal on the way to it.
-        let Some((waker, signal)) = own() else { return Ok(pollster::block_on(future)) };
+        let Some((waker, signal)) = own() else { return Ok(super::block_on(future)) };
         let mut future = pin!(future);
         loop {
             if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {

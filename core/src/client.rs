@@ -177,7 +177,7 @@ impl Client {
     /// Closed. A server that does not answer is no error, but says so in its status.
     pub async fn ping(&self, timeout: Duration) -> Result<Vec<ServerStatus>> {
         let shared = self.shared()?.clone();
-        runtime::run(async move {
+        runtime::run(Box::pin(async move {
             let pings = shared.links.iter().map(|link| async {
                 ServerStatus {
                     address: link.address().to_owned(),
@@ -185,7 +185,7 @@ impl Client {
                 }
             });
             Ok(join_all(pings).await)
-        })
+        }))
         .await
     }
 
@@ -196,10 +196,10 @@ impl Client {
     /// Dropping the future does not stop the closing.
     pub async fn close(&self, drain: Duration) -> Result<()> {
         let Some(shared) = self.shut() else { return Ok(()) };
-        runtime::run_to_end(async move {
+        runtime::run_to_end(Box::pin(async move {
             shared.close(drain).await;
             Ok(())
-        })
+        }))
         .await
     }
 

@@ -255,7 +255,7 @@ impl Hold {
         }
     }
 
-    /// One round of extension (PROTOCOL.md section 2). Gives what remains to be done for servers that lack the lock.
+    /// One round of extension (ARCHITECTURE.md, "The protocol"). Gives what remains to be done for servers that lack the lock.
     /// The caller holds `sending`.
     async fn extend(&self, ttl: Option<Duration>) -> Result<impl Future<Output = ()> + use<>> {
         self.ensure_held()?;
@@ -321,6 +321,23 @@ impl Hold {
                 }
             });
             join_all(mending).await;
+        }
+    }
+
+    /// [`crate::Lease::release`], on the runtime.
+    pub(crate) async fn release(self: &Arc<Self>) -> Result<bool> {
+        if self.end(RELEASED) {
+            return self.free().await;
+        }
+        match self.lost_reason() {
+            None => Ok(false),
+            // It has run out on the servers too.
+            Some(LostReason::Expired) => Err(self.lost_error()),
+            // Some servers may hold it still.
+            Some(_) => {
+                self.settle_release();
+                Err(self.lost_error())
+            }
         }
     }
 

@@ -107,7 +107,7 @@ impl Lease {
     pub async fn confirm(&self) -> Result<()> {
         self.ensure_held()?;
         let hold = Arc::clone(&self.hold);
-        runtime::run(async move { hold.confirm().await }).await
+        runtime::run(Box::pin(async move { hold.confirm().await })).await
     }
 
     /// Sets the remaining time to `ttl` from now (the lease's own TTL by default), never adds to it. Gives the new
@@ -125,7 +125,7 @@ impl Lease {
         }
         self.ensure_held()?;
         let hold = Arc::clone(&self.hold);
-        runtime::run(async move { hold.extend_now(ttl).await }).await
+        runtime::run(Box::pin(async move { hold.extend_now(ttl).await })).await
     }
 
     /// Gives the lock up: true; false if it was released before. Once this is called nothing is sent for the lease but
@@ -139,20 +139,8 @@ impl Lease {
     /// Dropping the future does not stop the release.
     pub async fn release(&self) -> Result<bool> {
         self.check_process()?;
-        if !self.hold.end(RELEASED) {
-            return match self.hold.lost_reason() {
-                None => Ok(false),
-                // It has run out on the servers too.
-                Some(LostReason::Expired) => Err(self.hold.lost_error()),
-                // Some servers may hold it still.
-                Some(_) => {
-                    self.hold.settle_release();
-                    Err(self.hold.lost_error())
-                }
-            };
-        }
         let hold = Arc::clone(&self.hold);
-        runtime::run_to_end(async move { hold.free().await }).await
+        runtime::run_to_end(Box::pin(async move { hold.release().await })).await
     }
 
     /// Waits for the loss; for ever, if it is released first.
@@ -185,12 +173,12 @@ impl Lease {
     pub async fn wait_lost(&self, timeout: Option<Duration>) -> Result<Option<LostReason>> {
         self.check_process()?;
         let hold = Arc::clone(&self.hold);
-        runtime::run(async move {
+        runtime::run(Box::pin(async move {
             match timeout {
                 None => Ok(hold.ended().await),
                 Some(limit) => Ok(tokio::time::timeout(limit, hold.ended()).await.unwrap_or(None)),
             }
-        })
+        }))
         .await
     }
 

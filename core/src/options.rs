@@ -237,7 +237,7 @@ pub(crate) struct Keys {
     pub label: String,
 }
 
-/// Checks `name` and gives its keys (PROTOCOL.md section 1).
+/// Checks `name` and gives its keys (ARCHITECTURE.md, "The protocol").
 pub(crate) fn keys(name: &str, settings: &ClientSettings) -> Result<Keys> {
     let refuse = |why: &str| Err(Error::invalid("name", format_args!("{:?}", shorten(name)), why));
     if name.is_empty() {

@@ -1,7 +1,7 @@
 //! The arithmetic of leases and the counting of votes: pure, without I/O and without a clock.
 //!
 //! Sources: Redlock (redis.io/docs/latest/develop/clients/patterns/distributed-locks) for majority and validity;
-//! PROTOCOL.md section 2 for the confirmation of fences at exactly F, which Redlock does not have.
+//! ARCHITECTURE.md, "The protocol" for the confirmation of fences at exactly F, which Redlock does not have.
 
 use std::time::Duration;
 
@@ -82,7 +82,7 @@ enum Vote {
     Refused,
 }
 
-/// The answers of an acquire round, and what to do next (PROTOCOL.md section 2).
+/// The answers of an acquire round, and what to do next (ARCHITECTURE.md, "The protocol").
 #[derive(Debug)]
 pub(crate) struct Round {
     votes: Vec<Vote>,

@@ -12,6 +12,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::limit::Limits;
 use std::cell::Cell;
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use tokio::runtime::{Builder, Handle, Runtime};
@@ -103,8 +104,12 @@ fn block_signals() {
     }
 }
 
+/// What runs on the runtime. Boxed where it is made: such a future has kilobytes, and would be copied at every step on
+/// its way into a task.
+pub(crate) type Work<T> = Pin<Box<dyn Future<Output = Result<T>> + Send>>;
+
 /// Runs `work` on the runtime. Dropping the returned future drops `work` there.
-pub(crate) async fn run<T: Send + 'static>(work: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
+pub(crate) async fn run<T: Send + 'static>(work: Work<T>) -> Result<T> {
     if is_this_thread() {
         return work.await;
     }
@@ -122,7 +127,7 @@ pub(crate) async fn run<T: Send + 'static>(work: impl Future<Output = Result<T>>
 }
 
 /// Runs `work` on the runtime to its end, whether or not anybody awaits the returned future.
-pub(crate) async fn run_to_end<T: Send + 'static>(work: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
+pub(crate) async fn run_to_end<T: Send + 'static>(work: Work<T>) -> Result<T> {
     process()?.handle().spawn(work).await.unwrap_or_else(|_| Err(panicked()))
 }
 
@@ -203,14 +208,14 @@ mod tests {
     #[test]
     fn dropping_the_future_drops_the_work() {
         let (tx, rx) = oneshot::channel::<()>();
-        let future = run(async move {
+        let future = run(Box::pin(async move {
             let _tx = tx;
             std::future::pending::<Result<()>>().await
-        });
+        }));
         let mut future = Box::pin(future);
         let waker = std::task::Waker::noop();
         assert!(future.as_mut().poll(&mut std::task::Context::from_waker(waker)).is_pending());
         drop(future);
-        assert!(pollster::block_on(rx).is_err(), "its sender was dropped");
+        assert!(crate::bridge::block_on(rx).is_err(), "its sender was dropped");
     }
 }

@@ -53,7 +53,10 @@ impl Call {
     }
 
     fn command(&self, verb: &str, script: &str) -> redis::Cmd {
-        let mut cmd = redis::cmd(verb);
+        let parts = 3 + self.keys.len() + self.args.len();
+        let bytes: usize = self.keys.iter().chain(&self.args).map(String::len).sum();
+        let mut cmd = redis::Cmd::with_capacity(parts, verb.len() + script.len() + 4 + bytes);
+        cmd.arg(verb);
         cmd.arg(script).arg(self.keys.len()).arg(&self.keys).arg(&self.args);
         cmd
     }

@@ -123,14 +123,14 @@ fn o15_every_acquisition_has_a_token_of_its_own() {
         for thread in 0..8 {
             let client = &client;
             scope.spawn(move || {
-                for time in 0..250 {
+                for time in 0..1000 {
                     assert!(client.lock(format!("{thread}-{time}")).try_acquire().unwrap().unwrap().release().unwrap());
                 }
             });
         }
     });
     let tokens = tokens(&mut monitor);
-    assert_eq!(tokens.len(), 8 * 250);
+    assert_eq!(tokens.len(), 8 * 1000);
     assert!(tokens.values().all(|locks| locks.len() == 1), "one token, one lock");
     let secrets: HashSet<_> = tokens.keys().map(|token| token.split_once('.').unwrap().1).collect();
     assert_eq!(secrets.len(), tokens.len());
@@ -140,14 +140,14 @@ fn o15_every_acquisition_has_a_token_of_its_own() {
 fn o15_forked_children_have_tokens_of_their_own() {
     let server = Server::start();
     let mut monitor = server.monitor();
-    let mut worker = Dialogue::start(WORKER, &[&server.url(), "fork", "a", "10", "50"]);
+    let mut worker = Dialogue::start(WORKER, &[&server.url(), "fork", "a", "50", "40"]);
     while worker.hear().is_some() {}
     assert!(worker.finish());
     let tokens = tokens(&mut monitor);
-    assert_eq!(tokens.len(), 1 + 10 * 50);
+    assert_eq!(tokens.len(), 1 + 50 * 40);
     assert!(tokens.values().all(|locks| locks.len() == 1), "one token, one lock");
     let ids: HashSet<_> = tokens.keys().map(|token| token.split_once('.').unwrap().0).collect();
-    assert_eq!(ids.len(), 1 + 10, "each process is a client instance of its own");
+    assert_eq!(ids.len(), 1 + 50, "each process is a client instance of its own");
 }
 
 #[test]

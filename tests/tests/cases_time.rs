@@ -99,7 +99,7 @@ fn o06_hostile_arguments_are_invalid_and_nothing_is_sent() {
     let mut monitor = server.monitor();
     let client = Client::with_options(server.url(), patient(ms(2000))).unwrap();
     let invalid = |result: quorlock::Result<quorlock::blocking::Lease>| {
-        let error = result.err().expect("an error");
+        let error = result.expect_err("an error");
         assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
         assert!(error.to_string().len() < 1000, "a name is not repeated at length");
     };
