@@ -50,8 +50,8 @@ pub(crate) struct Hold {
 
 const HELD: i32 = 0;
 /// Positive states are the numbers of [`LostReason`].
-pub(crate) const RELEASED: i32 = -1;
-pub(crate) const ABANDONED: i32 = -2;
+const RELEASED: i32 = -1;
+const ABANDONED: i32 = -2;
 
 fn earlier(a: Moment, b: Option<Moment>) -> Moment {
     b.map_or(a, |b| a.min(b))
@@ -151,27 +151,33 @@ impl Hold {
         self.state.load(Ordering::Acquire) == RELEASED
     }
 
-    /// Ends a held lease as `state`; false if it has ended before, or its deadline has passed.
-    pub(crate) fn end(&self, state: i32) -> bool {
-        self.held() && self.change(state)
+    fn change(&self, state: i32) -> bool {
+        self.state.compare_exchange(HELD, state, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    fn change(&self, state: i32) -> bool {
-        let changed = self.state.compare_exchange(HELD, state, Ordering::AcqRel, Ordering::Acquire).is_ok();
-        if changed {
+    /// Ends a held lease as released; false if it has ended before, or its deadline has passed. [`Hold::free`] or
+    /// [`Hold::settle_release`] must follow, on the runtime, where waking the keeper costs no system call: they tell
+    /// those who wait for the end, and let the client forget the lease.
+    pub(crate) fn begin_release(&self) -> bool {
+        self.held() && self.change(RELEASED)
+    }
+
+    /// Ends a held lease without releasing it; false if it has ended before.
+    pub(crate) fn abandon(&self) -> bool {
+        let abandoned = self.held() && self.change(ABANDONED);
+        if abandoned {
             self.ended.notify_waiters();
-            // A released one stays known to the client until it has been sent.
-            if state != RELEASED {
-                self.shared.forget(self.id);
-            }
+            self.shared.forget(self.id);
         }
-        changed
+        abandoned
     }
 
     /// Ends a held lease as lost; false if it has ended before.
     pub(crate) fn lose(&self, reason: LostReason) -> bool {
         let lost = self.change(reason as i32);
         if lost {
+            self.ended.notify_waiters();
+            self.shared.forget(self.id);
             tracing::warn!(target: "quorlock", name = %self.name, fence = self.fence, reason = reason.name(), "lease lost");
         }
         lost
@@ -225,9 +231,9 @@ impl Hold {
         let repair = self.extend(ttl).await?;
         self.changed.notify_one();
         // Servers that have lost the lock get it back behind the caller's back, unless the lease ends first.
-        let inner = self.clone();
+        let hold = self.clone();
         self.shared.runtime.spawn(async move {
-            inner.until_ended(repair).await;
+            hold.until_ended(repair).await;
             drop(sending);
         });
         Ok(self.deadline().since(self.shared.clock.now()))
@@ -324,26 +330,10 @@ impl Hold {
         }
     }
 
-    /// [`crate::Lease::release`], on the runtime.
-    pub(crate) async fn release(self: &Arc<Self>) -> Result<bool> {
-        if self.end(RELEASED) {
-            return self.free().await;
-        }
-        match self.lost_reason() {
-            None => Ok(false),
-            // It has run out on the servers too.
-            Some(LostReason::Expired) => Err(self.lost_error()),
-            // Some servers may hold it still.
-            Some(_) => {
-                self.settle_release();
-                Err(self.lost_error())
-            }
-        }
-    }
-
     /// Releases on every server, and says what came of it. The lease has ended before.
     pub(crate) async fn free(self: &Arc<Self>) -> Result<bool> {
         let began = self.shared.clock.now();
+        self.ended.notify_waiters();
         let _alone = self.alone().await;
         let majority = quorum::majority(self.shared.links.len());
         let call = release_call(&self.keys, &self.token);
@@ -364,10 +354,10 @@ impl Hold {
         if ballot.complete() {
             self.shared.forget(self.id);
         } else {
-            let inner = self.clone();
+            let hold = self.clone();
             self.shared.runtime.spawn(async move {
                 while ballot.next().await {}
-                inner.shared.forget(inner.id);
+                hold.shared.forget(hold.id);
             });
         }
         outcome
@@ -375,15 +365,16 @@ impl Hold {
 
     /// Releases on every server in the background.
     pub(crate) fn settle_release(self: &Arc<Self>) {
-        let inner = self.clone();
+        let hold = self.clone();
         self.shared.runtime.spawn(async move {
-            let _alone = inner.alone().await;
-            let call = Arc::new(release_call(&inner.keys, &inner.token));
-            for link in &inner.shared.links {
-                link.settle(call.clone(), inner.ttl());
+            hold.ended.notify_waiters();
+            let _alone = hold.alone().await;
+            let call = Arc::new(release_call(&hold.keys, &hold.token));
+            for link in &hold.shared.links {
+                link.settle(call.clone(), hold.ttl());
             }
-            inner.shared.forget(inner.id);
-            inner.shared.turns.freed(&inner.keys.lock);
+            hold.shared.forget(hold.id);
+            hold.shared.turns.freed(&hold.keys.lock);
         });
     }
 

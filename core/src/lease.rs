@@ -1,7 +1,7 @@
 //! A lock that is held, as its holder sees it.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::hold::{ABANDONED, Hold, RELEASED};
+use crate::hold::Hold;
 use crate::runtime;
 use std::fmt;
 use std::mem::ManuallyDrop;
@@ -139,8 +139,20 @@ impl Lease {
     /// Dropping the future does not stop the release.
     pub async fn release(&self) -> Result<bool> {
         self.check_process()?;
-        let hold = Arc::clone(&self.hold);
-        runtime::run_to_end(Box::pin(async move { hold.release().await })).await
+        if self.hold.begin_release() {
+            let hold = Arc::clone(&self.hold);
+            return runtime::run_to_end(Box::pin(async move { hold.free().await })).await;
+        }
+        match self.hold.lost_reason() {
+            None => Ok(false),
+            // It has run out on the servers too.
+            Some(LostReason::Expired) => Err(self.hold.lost_error()),
+            // Some servers may hold it still.
+            Some(_) => {
+                self.hold.settle_release();
+                Err(self.hold.lost_error())
+            }
+        }
     }
 
     /// Waits for the loss; for ever, if it is released first.
@@ -200,7 +212,7 @@ impl Lease {
     /// Stops renewing and lets the lease run out by its TTL, with a warning: what a garbage collector does, which must
     /// not free a lock that the program may believe to hold.
     pub fn abandon(&self) {
-        if !self.foreign() && self.hold.end(ABANDONED) {
+        if !self.foreign() && self.hold.abandon() {
             tracing::warn!(target: "quorlock", name = %self.hold.name, "a lease was dropped without release: it runs out by its TTL");
         }
     }
@@ -224,7 +236,7 @@ impl Drop for Lease {
         if self.foreign() {
             return;
         }
-        if self.hold.end(RELEASED) {
+        if self.hold.begin_release() {
             self.hold.settle_release();
         }
         self.hold.callback.set(None);
