@@ -40,8 +40,7 @@ where
 /// Blocks this thread until `future` ends. `check` runs whenever a signal interrupts the wait; its error drops the
 /// future, which undoes what it began, and is returned (Ctrl-C in Python).
 ///
-/// The thread sleeps in poll(2) on a descriptor that the runtime writes: a signal ends poll at once, so nothing has to
-/// look again and again.
+/// The thread sleeps in poll(2) on a descriptor that the runtime writes: a signal ends poll at once.
 pub fn wait<F: Future, E>(future: F, check: impl FnMut() -> Result<(), E>) -> Result<F::Output, E> {
     wakeup::wait(future, check)
 }
@@ -81,12 +80,11 @@ pub fn on_runtime_thread() -> bool {
 /// How long the end of an interpreter may take for the sake of its leases.
 pub const EXIT_BUDGET: Duration = Duration::from_millis(300);
 
-/// Closes every client of this process, for the end of the interpreter: takes at most `budget`.
+/// Closes every client of this process, for the end of the interpreter: takes at most `budget`. A client that is used
+/// for the first time afterwards is Closed.
 pub fn close_all(budget: Duration) {
     if let Ok(process) = runtime::process() {
-        let mut clients = process.clients.lock().unwrap_or_else(|e| e.into_inner());
-        let clients = clients.drain(..).filter_map(|c| c.upgrade()).collect();
-        close(clients, budget);
+        close(process.end(), budget);
     }
 }
 
@@ -108,12 +106,17 @@ fn close(clients: Vec<Arc<Shared>>, budget: Duration) {
 
 #[cfg(target_os = "linux")]
 mod wakeup {
-    use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+    use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
     use rustix::fd::OwnedFd;
     use std::cell::RefCell;
     use std::pin::pin;
     use std::sync::Arc;
     use std::task::{Context, Poll, Wake, Waker};
+    use std::time::Duration;
+
+    /// Sleeps between looks for signals that came at the wrong moment: doubled from the first to the longest.
+    const FIRST_SLEEP: Duration = Duration::from_millis(10);
+    const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
     thread_local! {
         /// One descriptor a thread, with its process: a child shares the parent's file and would steal its wake-ups.
@@ -144,11 +147,18 @@ mod wakeup {
         // Without a descriptor there is still an answer, only no signal on the way to it.
         let Some((waker, signal)) = own() else { return Ok(super::block_on(future)) };
         let mut future = pin!(future);
+        let mut pause = FIRST_SLEEP;
         loop {
             if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
                 return Ok(output);
             }
-            match poll(&mut [PollFd::new(&signal.0, PollFlags::IN)], None) {
+            let limit = Timespec { tv_sec: pause.as_secs() as i64, tv_nsec: i64::from(pause.subsec_nanos()) };
+            match poll(&mut [PollFd::new(&signal.0, PollFlags::IN)], Some(&limit)) {
+                // A signal that came just before the sleep has not ended it.
+                Ok(0) => {
+                    pause = (pause * 2).min(LONGEST_SLEEP);
+                    check()?;
+                }
                 Ok(_) => {
                     let _ = rustix::io::read(&signal.0, &mut [0; 8]);
                 }

@@ -276,10 +276,9 @@ impl ClientInner {
             acquiring: AtomicUsize::new(0),
             next_lease: AtomicU64::new(0),
         });
-        let mut clients = process.clients.lock().unwrap_or_else(PoisonError::into_inner);
-        clients.retain(|c| c.strong_count() > 0);
-        clients.push(Arc::downgrade(&shared));
-        drop(clients);
+        if !process.register(&shared) {
+            return Err(Error::new(ErrorKind::Closed, "the interpreter is ending"));
+        }
         Interrupt::listen(&shared);
         Ok(shared)
     }

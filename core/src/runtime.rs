@@ -14,7 +14,7 @@ use std::cell::Cell;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicPtr, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::oneshot;
 
@@ -24,8 +24,8 @@ pub(crate) struct Process {
     runtime: Runtime,
     /// The limits of the calls under way.
     pub limits: Limits,
-    /// Every client's state, to be closed when the interpreter ends.
-    pub clients: Mutex<Vec<Weak<Shared>>>,
+    /// Every client's state, to be closed when the interpreter ends; `None` once it has.
+    clients: Mutex<Option<Vec<Weak<Shared>>>>,
 }
 
 static PROCESS: AtomicPtr<Process> = AtomicPtr::new(std::ptr::null_mut());
@@ -52,7 +52,8 @@ pub(crate) fn process() -> Result<&'static Process> {
     {
         return Ok(process);
     }
-    let made = Box::new(Process { pid, runtime: build()?, limits: Limits::default(), clients: Mutex::new(Vec::new()) });
+    let made =
+        Box::new(Process { pid, runtime: build()?, limits: Limits::default(), clients: Mutex::new(Some(Vec::new())) });
     let made = Box::into_raw(made);
     match PROCESS.compare_exchange(current, made, Ordering::AcqRel, Ordering::Acquire) {
         // SAFETY: `made` is ours, valid, and leaked from here on.
@@ -69,6 +70,22 @@ pub(crate) fn process() -> Result<&'static Process> {
 }
 
 impl Process {
+    /// Notes a client that has come into use; false if the interpreter has ended.
+    pub(crate) fn register(&self, client: &Arc<Shared>) -> bool {
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(clients) = &mut *clients {
+            clients.retain(|c| c.strong_count() > 0);
+            clients.push(Arc::downgrade(client));
+        }
+        clients.is_some()
+    }
+
+    /// Takes all clients, and lets no other come into use.
+    pub(crate) fn end(&self) -> Vec<Arc<Shared>> {
+        let clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner).take();
+        clients.unwrap_or_default().iter().filter_map(Weak::upgrade).collect()
+    }
+
     pub(crate) fn handle(&self) -> &Handle {
         self.runtime.handle()
     }
