@@ -13,11 +13,13 @@ use crate::options::{Keys, LockSettings, Wait};
 use crate::quorum::{self, Step};
 use crate::script::{ACQUIRE, Call, RAISE, RELEASE};
 use crate::token;
+use crate::turns::Place;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// Pauses between rounds while others hold the lock: doubled each time, with jitter.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(50));
@@ -28,8 +30,16 @@ pub(crate) async fn acquire(shared: &Arc<Shared>, name: String, keys: Keys, sett
     let _counted = shared.acquiring();
     let mut interrupted = pin!(shared.interrupted.notified());
     interrupted.as_mut().enable();
-    let mut work =
-        Acquire { shared, name: &name, keys: &keys, settings: &settings, began, attempts: 0, silent_since: None };
+    let mut work = Acquire {
+        shared,
+        name: &name,
+        keys: &keys,
+        settings: &settings,
+        began,
+        attempts: 0,
+        known: Vec::new(),
+        unanswered: false,
+    };
     let taken = tokio::select! {
         biased;
         () = shared.closing() => Err(client::closed()),
@@ -48,36 +58,53 @@ struct Acquire<'a> {
     settings: &'a LockSettings,
     began: Moment,
     attempts: u32,
-    /// Since when too few servers have answered.
-    silent_since: Option<Moment>,
+    /// What each server said last.
+    known: Vec<Option<String>>,
+    /// Whether the last round may yet be granted somewhere, until its undoing gets there.
+    unanswered: bool,
 }
 
 impl Acquire<'_> {
     async fn take(&mut self) -> Result<Lease> {
         let end = match self.settings.wait {
             Wait::Forever => None,
-            Wait::For(limit) if limit.is_zero() => return self.attempt_once().await,
-            Wait::For(limit) => Some(tokio::time::Instant::now() + limit),
+            Wait::For(limit) if limit.is_zero() => {
+                return match self.attempt(None).await {
+                    Ok(lease) => Ok(lease),
+                    Err(missed) => Err(self.give_up(missed, None).await),
+                };
+            }
+            Wait::For(limit) => Some(Instant::now() + limit),
         };
-        let enter = self.shared.turns.enter(&self.keys.lock);
-        let turn = match end {
-            None => enter.await,
-            Some(end) => match tokio::time::timeout_at(end, enter).await {
-                Ok(turn) => turn,
-                // One look at the servers tells whether it was held or whether they are down.
-                Err(_) => return self.attempt_once().await,
-            },
-        };
+        let mut turn = self.shared.turns.enter(&self.keys.lock);
+        if until(end, turn.come()).await.is_none() {
+            return Err(self.never_came(&turn.place));
+        }
         let mut pause = PAUSE.0;
         let mut warned = false;
+        let mut before = Why::Short;
         loop {
-            let missed = match self.attempt().await {
-                Ok(lease) => return Ok(lease),
+            let began = self.shared.clock.now();
+            let mut missed = match self.attempt(end).await {
+                Ok(lease) => {
+                    *turn.place.silent_since() = None;
+                    return Ok(lease);
+                }
                 Err(missed) => missed,
             };
-            let now = tokio::time::Instant::now();
-            if missed.why == Why::Refused || end.is_some_and(|end| now >= end) || (end.is_none() && self.outage()) {
-                return Err(self.give_up(missed).await);
+            if missed.why == Why::Cut {
+                missed.why = before;
+                return Err(self.give_up(missed, end).await);
+            }
+            let silent_since = {
+                let mut since = turn.place.silent_since();
+                *since = if missed.why.silent() { since.or(Some(began)) } else { None };
+                *since
+            };
+            // Without a limit, an outage of one TTL is enough.
+            let outage = silent_since.is_some_and(|since| self.shared.clock.now().since(since) > self.settings.ttl);
+            if missed.why == Why::Refused || (end.is_none() && outage) {
+                return Err(self.give_up(missed, end).await);
             }
             if !warned
                 && self.shared.clock.now().since(self.began) > self.settings.ttl
@@ -92,56 +119,65 @@ impl Acquire<'_> {
             if let Why::Busy { free_in: Some(free_in) } = missed.why {
                 rest = rest.min(free_in.max(PAUSE.0));
             }
+            let next = Instant::now() + rest;
+            let next = end.map_or(next, |end| end.min(next));
+            if missed.why == Why::Short {
+                missed.round.hear_all(Some(next)).await;
+            }
+            self.learn(&missed.round);
+            before = missed.why;
             // Undone before the pause, not after it.
             drop(missed);
-            let until = now + rest;
             tokio::select! {
-                () = tokio::time::sleep_until(end.map_or(until, |end| until.min(end))) => {}
-                () = turn.freed.notified() => {}
+                () = tokio::time::sleep_until(next) => {}
+                () = turn.place.freed.notified() => {}
+            }
+            if end.is_some_and(|end| Instant::now() >= end) {
+                return Err(self.error(before));
             }
             pause = (pause * 2).min(PAUSE.1);
         }
     }
 
-    /// Whether too few servers have answered for longer than one TTL.
-    fn outage(&self) -> bool {
-        self.silent_since.is_some_and(|since| self.shared.clock.now().since(since) > self.settings.ttl)
-    }
-
-    async fn attempt_once(&mut self) -> Result<Lease> {
-        match self.attempt().await {
-            Ok(lease) => Ok(lease),
-            Err(missed) => Err(self.give_up(missed).await),
-        }
-    }
-
-    async fn attempt(&mut self) -> Result<Lease, Missed> {
+    /// One round, which is cut at `end`.
+    async fn attempt(&mut self, end: Option<Instant>) -> Result<Lease, Missed> {
         self.attempts += 1;
-        let began = self.shared.clock.now();
-        match Round::start(self.shared, self.keys, self.settings).run().await {
-            Ok(granted) => Ok(Lease::new(Hold::begin(self.shared, self.name, self.keys, self.settings, granted))),
-            Err(missed) => {
-                self.silent_since = match missed.why {
-                    Why::Short => self.silent_since.or(Some(began)),
-                    _ => None,
-                };
-                Err(missed)
-            }
-        }
+        let granted = Round::start(self.shared, self.keys, self.settings).run(end).await?;
+        Ok(Lease::new(Hold::begin(self.shared, self.name, self.keys, self.settings, granted)))
     }
 
-    async fn give_up(&self, missed: Missed) -> Error {
+    async fn give_up(&mut self, missed: Missed, end: Option<Instant>) -> Error {
         let Missed { why, mut round } = missed;
         if why == Why::Short {
-            // The outcome is known; what the others say, within their limits, may help whoever reads the error.
-            while let Some((i, said)) = round.asked.next().await {
-                round.hear(i, said);
-            }
+            round.hear_all(end).await;
         }
-        let servers = round.reports();
+        self.learn(&round);
+        self.error(why)
+    }
+
+    /// Keeps what each server said last.
+    fn learn(&mut self, round: &Round) {
+        self.unanswered = round.unanswered();
+        self.known.resize(self.shared.links.len(), None);
+        for (i, known) in self.known.iter_mut().enumerate() {
+            *known = round.cause(i).or(known.take());
+        }
+    }
+
+    fn error(&self, why: Why) -> Error {
+        let servers: Vec<_> = self
+            .shared
+            .links
+            .iter()
+            .zip(&self.known)
+            .map(|(link, cause)| ServerReport {
+                address: link.address().to_owned(),
+                cause: cause.clone().unwrap_or_else(|| "not answered yet".to_owned()),
+            })
+            .collect();
         let (kind, message) = match why {
             Why::Busy { .. } => (ErrorKind::Busy, "others hold the lock"),
-            Why::Short => (ErrorKind::Unavailable, "too few servers answered usefully"),
+            Why::Short | Why::Cut => (ErrorKind::Unavailable, "too few servers answered usefully"),
             Why::Late => (ErrorKind::Unavailable, "the servers answered too late"),
             Why::Refused => (ErrorKind::Refused, "the servers refuse"),
         };
@@ -154,9 +190,18 @@ impl Acquire<'_> {
             .with_effort(self.attempts, self.shared.clock.now().since(self.began));
         match kind {
             ErrorKind::Busy => error,
-            _ if round.unanswered() => error.with_outcome(Outcome::Unknown),
+            _ if self.unanswered => error.with_outcome(Outcome::Unknown),
             _ => error.with_outcome(Outcome::NotApplied),
         }
+    }
+
+    /// The wait ended in the queue of this process. Who had the turn knows why.
+    fn never_came(&self, place: &Place) -> Error {
+        let (kind, message) = match *place.silent_since() {
+            None => (ErrorKind::Busy, "others hold the lock, and others of this process wait for it"),
+            Some(_) => (ErrorKind::Unavailable, "too few servers answer others of this process"),
+        };
+        Error::new(kind, message)
     }
 }
 
@@ -175,6 +220,23 @@ enum Why {
     /// Confirmed, but after the deadline.
     Late,
     Refused,
+    /// The wait was over before the round was.
+    Cut,
+}
+
+impl Why {
+    /// Whether too few servers answered in time.
+    fn silent(self) -> bool {
+        matches!(self, Why::Short | Why::Late)
+    }
+}
+
+/// Runs `work` until `end`, if there is one; `None` if it takes longer.
+async fn until<T>(end: Option<Instant>, work: impl Future<Output = T>) -> Option<T> {
+    match end {
+        None => Some(work.await),
+        Some(end) => tokio::time::timeout_at(end, work).await.ok(),
+    }
 }
 
 /// A lock that a majority has confirmed, in time.
@@ -242,7 +304,7 @@ impl Round {
         }
     }
 
-    async fn run(mut self) -> Result<Granted, Missed> {
+    async fn run(mut self, end: Option<Instant>) -> Result<Granted, Missed> {
         let why = loop {
             self.raise();
             match self.votes.step() {
@@ -262,9 +324,10 @@ impl Round {
                 Step::Short => break Why::Short,
                 Step::Refused => break Why::Refused,
             }
-            match self.asked.next().await {
-                Some((i, said)) => self.hear(i, said),
-                None => break Why::Short,
+            match until(end, self.asked.next()).await {
+                Some(Some((i, said))) => self.hear(i, said),
+                Some(None) => break Why::Short,
+                None => break Why::Cut,
             }
         };
         Err(Missed { why, round: self })
@@ -275,6 +338,13 @@ impl Round {
         while let Some((i, said)) = self.asked.next().await {
             self.hear(i, said);
             self.raise();
+        }
+    }
+
+    /// When the outcome is known: what the others say, within their limits, may help whoever reads the error.
+    async fn hear_all(&mut self, end: Option<Instant>) {
+        while let Some(Some((i, said))) = until(end, self.asked.next()).await {
+            self.hear(i, said);
         }
     }
 
@@ -332,17 +402,13 @@ impl Round {
         self.said.iter().any(|said| !matches!(said, Some(Ok(()))) && !matches!(said, Some(Err(f)) if !f.maybe_applied))
     }
 
-    fn reports(&self) -> Vec<ServerReport> {
-        let report = |(i, said): (usize, &Option<Result<(), Failure>>)| ServerReport {
-            address: self.shared.links[i].address().to_owned(),
-            cause: match said {
-                None => "not answered yet".to_owned(),
-                Some(Ok(())) if self.votes.is_busy(i) => "held by others".to_owned(),
-                Some(Ok(())) => "granted".to_owned(),
-                Some(Err(failure)) => failure.cause.clone(),
-            },
-        };
-        self.said.iter().enumerate().map(report).collect()
+    /// What this server said, if it has.
+    fn cause(&self, server: usize) -> Option<String> {
+        Some(match self.said[server].as_ref()? {
+            Ok(()) if self.votes.is_busy(server) => "held by others".to_owned(),
+            Ok(()) => "granted".to_owned(),
+            Err(failure) => failure.cause.clone(),
+        })
     }
 }
 

@@ -104,6 +104,8 @@ pub(crate) fn classify(e: &RedisError) -> Failure {
     let detail = e.detail().unwrap_or_default();
     // A script's error ends in where it happened, which helps nobody.
     let detail = detail.split(" script: ").next().unwrap_or_default().trim();
+    // An unknown command comes with its arguments: a password (HELLO, AUTH) or an owner token.
+    let detail = detail.split(", with args beginning with").next().unwrap_or_default();
     let cause = match (code, detail.split_once(' ')) {
         (Some("NOTALOCK"), Some((kind, key))) => format!("key {key:?} holds a {kind}, not a lock"),
         (Some("NOTAFENCE"), Some((kind, key))) => format!("key {key:?} holds a {kind}, not a fence"),
@@ -121,8 +123,10 @@ pub(crate) fn classify(e: &RedisError) -> Failure {
         (None, _) if e.is_connection_dropped() => "the server closed the connection".to_owned(),
         (None, _) => e.to_string(),
     };
-    // A script's ACL failure comes under a general code.
-    let forbidden =
-        cause.contains("can't run this command") || cause.contains("ACL failure") || cause.contains("No permissions");
-    Failure { cause, for_good: refuses(e) || forbidden, maybe_applied: false }
+    // A script's ACL failure, and a server that cannot run scripts, come under a general code.
+    let impossible = cause.contains("can't run this command")
+        || cause.contains("ACL failure")
+        || cause.contains("No permissions")
+        || cause.contains("unknown command");
+    Failure { cause, for_good: refuses(e) || impossible, maybe_applied: false }
 }

@@ -10,7 +10,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::hold::Hold;
 use crate::lease::LostReason;
 use crate::lock::Lock;
-use crate::options::{ClientOptions, ClientSettings, LockOptions};
+use crate::options::{self, ClientOptions, ClientSettings, LockOptions};
 use crate::runtime::{self, PerProcess};
 use crate::server::{Link, Server};
 use crate::token::{Rng, SystemRng};
@@ -174,8 +174,9 @@ impl Client {
     /// Each server's state: a readiness probe. Takes at most `timeout`.
     ///
     /// # Errors
-    /// Closed. A server that does not answer is no error, but says so in its status.
+    /// Closed; Invalid if `timeout` is over a year. A server that does not answer is no error, but says so in its status.
     pub async fn ping(&self, timeout: Duration) -> Result<Vec<ServerStatus>> {
+        options::check_duration("timeout", timeout)?;
         let shared = self.shared()?.clone();
         runtime::run(Box::pin(async move {
             let pings = shared.links.iter().map(|link| async {
@@ -197,7 +198,7 @@ impl Client {
     pub async fn close(&self, drain: Duration) -> Result<()> {
         let Some(shared) = self.shut() else { return Ok(()) };
         runtime::run_to_end(Box::pin(async move {
-            shared.close(drain).await;
+            shared.close(drain.min(options::MAX_DURATION)).await;
             Ok(())
         }))
         .await

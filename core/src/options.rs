@@ -192,7 +192,7 @@ impl ClientSettings {
                 return Err(Error::invalid(
                     "max_hold",
                     ms(max_hold),
-                    format_args!("must be at least {} (twice server_timeout)", ms(self.min_ttl())),
+                    format_args!("must be at least {} with this server_timeout and drift", ms(self.min_ttl())),
                 ));
             }
         }
@@ -218,14 +218,17 @@ impl ClientSettings {
             return Err(Error::invalid(
                 parameter,
                 ms(ttl),
-                format_args!("must be at least {} (twice server_timeout)", ms(self.min_ttl())),
+                format_args!("must be at least {} with this server_timeout and drift", ms(self.min_ttl())),
             ));
         }
         Ok(())
     }
 
+    /// Twice the limit of a call; and what is left after the drift must outlast one call, or no round is in time.
     fn min_ttl(&self) -> Duration {
-        self.server_timeout * 2
+        let drift = Duration::from_millis(2);
+        let outlasts = (self.server_timeout + drift).div_f64(1.0 - self.drift);
+        (self.server_timeout * 2).max(Duration::from_millis((outlasts.as_secs_f64() * 1000.0).ceil() as u64))
     }
 }
 
@@ -269,7 +272,7 @@ fn has_hash_tag(name: &str) -> bool {
     name.split_once('{').and_then(|(_, rest)| rest.split_once('}')).is_some_and(|(tag, _)| !tag.is_empty())
 }
 
-fn check_duration(parameter: &str, value: Duration) -> Result<()> {
+pub(crate) fn check_duration(parameter: &str, value: Duration) -> Result<()> {
     if value > MAX_DURATION {
         return Err(Error::invalid(parameter, ms(value), "is over a year; the unit may be mistaken"));
     }
@@ -352,6 +355,13 @@ mod tests {
         }
         let o = LockOptions { ttl: Some(Duration::from_millis(100)), ..Default::default() };
         assert!(settings().lock_settings(&o).is_ok());
+        // However small the limit of a call: something must be left after the drift.
+        let quick = ClientOptions { server_timeout: Some(Duration::from_millis(1)), ..Default::default() };
+        let quick = quick.resolve().unwrap();
+        for (ttl, fine) in [(2, false), (3, false), (4, true)] {
+            let o = LockOptions { ttl: Some(Duration::from_millis(ttl)), ..Default::default() };
+            assert_eq!(quick.lock_settings(&o).is_ok(), fine, "{ttl} ms");
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! One contender per name inside a process: the others queue here, in order, instead of asking the servers too.
 
+use crate::clock::Moment;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Mutex as Queue, Notify, OwnedMutexGuard};
@@ -8,18 +9,28 @@ use tokio::sync::{Mutex as Queue, Notify, OwnedMutexGuard};
 #[derive(Default)]
 pub(crate) struct Turns(Mutex<HashMap<String, Arc<Place>>>);
 
-struct Place {
+/// What the contenders of one lock share.
+#[derive(Default)]
+pub(crate) struct Place {
     /// Served in order of arrival.
     queue: Arc<Queue<()>>,
-    freed: Arc<Notify>,
+    /// A lease of this process on this lock has just been released.
+    pub freed: Notify,
+    silent_since: Mutex<Option<Moment>>,
+}
+
+impl Place {
+    /// Since when too few servers have answered whoever had the turn; `None` if enough did.
+    pub(crate) fn silent_since(&self) -> MutexGuard<'_, Option<Moment>> {
+        self.silent_since.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// The right to contend for a lock on behalf of this process, until it is dropped.
 pub(crate) struct Turn<'a> {
     turns: &'a Turns,
     key: &'a str,
-    /// A lease of this process on this lock has just been released.
-    pub freed: Arc<Notify>,
+    pub place: Arc<Place>,
     guard: Option<OwnedMutexGuard<()>>,
 }
 
@@ -28,25 +39,18 @@ impl Turns {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for the turn. Cancel safe: a dropped wait leaves the queue.
-    pub(crate) async fn enter<'a>(&'a self, key: &'a str) -> Turn<'a> {
-        let place = {
-            let mut places = self.lock();
-            match places.get(key) {
-                Some(place) => place.clone(),
-                None => {
-                    let place = Arc::new(Place { queue: Arc::default(), freed: Arc::default() });
-                    places.insert(key.to_owned(), place.clone());
-                    place
-                }
+    /// Stands in the queue. What is returned is the turn once [`Turn::come`] has ended; dropping it leaves the queue.
+    pub(crate) fn enter<'a>(&'a self, key: &'a str) -> Turn<'a> {
+        let mut places = self.lock();
+        let place = match places.get(key) {
+            Some(place) => place.clone(),
+            None => {
+                let place = Arc::<Place>::default();
+                places.insert(key.to_owned(), place.clone());
+                place
             }
         };
-        // Made before the wait, so that a wait that is dropped leaves no empty place behind.
-        let mut turn = Turn { turns: self, key, freed: place.freed.clone(), guard: None };
-        let queue = place.queue.clone();
-        drop(place);
-        turn.guard = Some(queue.lock_owned().await);
-        turn
+        Turn { turns: self, key, place, guard: None }
     }
 
     /// Tells the contender of this process, if there is one, that the lock has been released.
@@ -57,12 +61,19 @@ impl Turns {
     }
 }
 
+impl Turn<'_> {
+    /// Waits for the turn, in order of the calls.
+    pub(crate) async fn come(&mut self) {
+        self.guard = Some(self.place.queue.clone().lock_owned().await);
+    }
+}
+
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         self.guard = None;
         let mut places = self.turns.lock();
-        // The map's own reference to the queue, and none of a waiter: nobody is left.
-        if places.get(self.key).is_some_and(|p| Arc::strong_count(&p.queue) == 1) {
+        // The map's own reference and ours: nobody else is left.
+        if Arc::strong_count(&self.place) == 2 {
             places.remove(self.key);
         }
     }
@@ -76,15 +87,18 @@ mod tests {
     #[test]
     fn turns_are_taken_in_order_and_nothing_is_left() {
         let turns = Turns::default();
-        let first = turns.enter("a").now_or_never().unwrap();
-        assert!(turns.enter("b").now_or_never().is_some(), "another name has its own queue");
-        let mut second = Box::pin(turns.enter("a"));
-        let mut third = Box::pin(turns.enter("a"));
-        assert!(second.as_mut().now_or_never().is_none());
-        assert!(third.as_mut().now_or_never().is_none());
-        drop(first);
-        assert!(third.as_mut().now_or_never().is_none(), "the second comes first");
-        let second = second.now_or_never().unwrap();
+        let [mut first, mut second, mut third] = std::array::from_fn(|_| turns.enter("a"));
+        assert!(first.come().now_or_never().is_some());
+        assert!(turns.enter("b").come().now_or_never().is_some(), "another name has its own queue");
+        {
+            let mut second_comes = Box::pin(second.come());
+            let mut third_comes = Box::pin(third.come());
+            assert!(second_comes.as_mut().now_or_never().is_none());
+            assert!(third_comes.as_mut().now_or_never().is_none());
+            drop(first);
+            assert!(third_comes.as_mut().now_or_never().is_none(), "the second comes first");
+            assert!(second_comes.now_or_never().is_some());
+        }
         drop(third);
         assert_eq!(turns.lock().len(), 1);
         drop(second);
