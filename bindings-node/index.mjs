@@ -1,0 +1,3 @@
+import quorlock from './index.js'
+
+export const { Client, Lease, QuorlockError, version } = quorlock
