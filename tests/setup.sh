@@ -15,6 +15,7 @@ need python3-venv python3 -c 'import ensurepip, venv'
 need g++ g++ --version
 need make make --version
 need valgrind valgrind --version
+need openssl openssl version
 need libsqlite3-dev pkg-config --exists sqlite3
 
 for tool in cargo python3 node npm gcc; do
