@@ -9,7 +9,7 @@ PATTERNS = [
     (r"^(?:(\d+) failed, )?(\d+) passed.* in [\d.]+", "swap"),
     (r"^(?:#|ℹ) pass (\d+)", None),
     (r"^(?:#|ℹ) fail (\d+)", "fail"),
-    (r"^(ok) ", "one"),
+    (r"^ok (?!\d)", "one"),
 ]
 
 

@@ -16,7 +16,6 @@ use crate::token;
 use crate::turns::Place;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -24,12 +23,23 @@ use tokio::time::Instant;
 /// Pauses between rounds while others hold the lock: doubled each time, with jitter.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(50));
 
-/// Takes the lock or says why not, as `settings.wait` says.
-pub(crate) async fn acquire(shared: &Arc<Shared>, name: String, keys: Keys, settings: LockSettings) -> Result<Lease> {
+/// Takes the lock or says why not, as `settings.wait` says. `interrupts`: how many there were when the call began.
+pub(crate) async fn acquire(
+    shared: &Arc<Shared>,
+    name: String,
+    keys: Keys,
+    settings: LockSettings,
+    interrupts: u64,
+) -> Result<Lease> {
     let began = shared.clock.now();
     let _counted = shared.acquiring();
-    let mut interrupted = pin!(shared.interrupted.notified());
-    interrupted.as_mut().enable();
+    let interrupted = async {
+        let next = shared.interrupted.notified();
+        // One that came after the call began and before this task did.
+        if shared.interrupts() == interrupts {
+            next.await;
+        }
+    };
     let mut work = Acquire {
         shared,
         name: &name,
@@ -248,6 +258,8 @@ pub(crate) struct Granted {
     /// Before the first message was sent: validity counts from here.
     pub began: Moment,
     pub deadline: Moment,
+    /// For each server, whether it may have granted it.
+    pub may_hold: Vec<bool>,
 }
 
 enum Said {
@@ -305,20 +317,20 @@ impl Round {
     }
 
     async fn run(mut self, end: Option<Instant>) -> Result<Granted, Missed> {
+        let deadline = self.began + quorum::validity(self.ttl, self.shared.settings.drift);
         let why = loop {
             self.raise();
             match self.votes.step() {
+                Step::Open if self.shared.clock.now() >= deadline => break Why::Late,
                 Step::Open => {}
+                // This reading of the clock is the completion: the lock is ours from here, if it is in time.
+                Step::Confirmed { .. } if self.shared.clock.now() >= deadline => break Why::Late,
                 Step::Confirmed { fence } => {
-                    // This reading of the clock is the completion: the lock is ours from here, if it is in time.
-                    let deadline = self.began + quorum::validity(self.ttl, self.shared.settings.drift);
-                    if self.shared.clock.now() >= deadline {
-                        break Why::Late;
-                    }
                     self.undo = false;
                     let (token, began) = (self.token.clone(), self.began);
+                    let may_hold = (0..self.said.len()).map(|i| self.may_hold(i)).collect();
                     let late = Some(self).filter(|round| !round.asked.is_empty());
-                    return Ok(Granted { late, token, fence, began, deadline });
+                    return Ok(Granted { late, token, fence, began, deadline, may_hold });
                 }
                 Step::Busy { free_in } => break Why::Busy { free_in },
                 Step::Short => break Why::Short,
@@ -363,7 +375,7 @@ impl Round {
                 _ => self.failed(i, Failure::unexpected(&reply)),
             },
             Said::Raise(fence, Ok(reply)) => match reply.code() {
-                1 => self.votes.raised(i, fence),
+                1 => self.votes.granted(i, fence),
                 -1 => {
                     tracing::warn!(target: "quorlock", fence, server = self.shared.links[i].address(),
                         "a server gave a fence far in the future: its clock is ahead");
@@ -402,10 +414,19 @@ impl Round {
         self.said.iter().any(|said| !matches!(said, Some(Ok(()))) && !matches!(said, Some(Err(f)) if !f.maybe_applied))
     }
 
+    /// Whether this server may hold the lock for us, now or when a late message gets there.
+    fn may_hold(&self, server: usize) -> bool {
+        let maybe = matches!(&self.said[server], Some(Err(failure)) if failure.maybe_applied);
+        self.votes.may_hold(server, maybe)
+    }
+
     /// What this server said, if it has.
     fn cause(&self, server: usize) -> Option<String> {
         Some(match self.said[server].as_ref()? {
             Ok(()) if self.votes.is_busy(server) => "held by others".to_owned(),
+            Ok(()) if self.votes.is_ahead(server) => {
+                "its fence is far ahead: its clock or the others' is wrong".to_owned()
+            }
             Ok(()) => "granted".to_owned(),
             Err(failure) => failure.cause.clone(),
         })
@@ -419,8 +440,7 @@ impl Drop for Round {
         }
         let mut release = None;
         for (i, link) in self.shared.links.iter().enumerate() {
-            let maybe = matches!(&self.said[i], Some(Err(failure)) if failure.maybe_applied);
-            if self.votes.may_hold(i, maybe) {
+            if self.may_hold(i) {
                 let release = release.get_or_insert_with(|| Arc::new(release_call(&self.keys, &self.token)));
                 link.settle(release.clone(), self.ttl);
             }

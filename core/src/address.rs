@@ -19,6 +19,17 @@ pub(crate) enum Place {
     Unix(PathBuf),
 }
 
+impl Place {
+    /// Whether the two lead to one server, with TLS or without.
+    pub(crate) fn same_server(&self, other: &Place) -> bool {
+        match (self, other) {
+            (Place::Tcp { host: a, port: p, .. }, Place::Tcp { host: b, port: q, .. }) => a == b && p == q,
+            (Place::Unix(a), Place::Unix(b)) => a == b,
+            _ => false,
+        }
+    }
+}
+
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -73,7 +84,7 @@ impl Address {
                 if tls && !cfg!(feature = "tls") {
                     return refuse("needs TLS, which this build leaves out");
                 }
-                let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+                let host = host.trim_start_matches('[').trim_end_matches(']').to_ascii_lowercase();
                 Place::Tcp { host, port: url.port().unwrap_or(6379), tls }
             }
             "unix" | "redis+unix" | "valkey+unix" => {
@@ -94,19 +105,18 @@ impl Address {
     }
 }
 
-/// The text without what stands between `://` and the last `@` of the authority, and without a query.
+/// The text without user, password and query, as far as a text that may be no URL shows where they are.
 fn hide_credentials(text: &str) -> String {
-    let text = text.split('?').next().unwrap_or_default();
-    match text.split_once("://") {
-        Some((scheme, rest)) => match rest.rsplit_once('@') {
-            Some((_, host)) => format!("{scheme}://…@{host}"),
-            None => text.to_owned(),
-        },
-        None => match text.rsplit_once('@') {
-            Some((_, host)) => format!("…@{host}"),
-            None => text.to_owned(),
-        },
-    }
+    let (scheme, rest) = text.split_once("://").map_or((String::new(), text), |(s, rest)| (format!("{s}://"), rest));
+    let shown = match (rest.rfind('@'), rest.find('?')) {
+        // An @ behind a ? may belong to a password that was not escaped, or to one in the query.
+        (Some(at), Some(query)) if query < at => "…",
+        (Some(at), _) => &rest[at..],
+        (None, _) => rest,
+    };
+    let shown = shown.split('?').next().unwrap_or_default();
+    let hidden = if shown.starts_with('@') { "…" } else { "" };
+    format!("{scheme}{hidden}{shown}")
 }
 
 fn percent_decode(text: &str) -> String {
@@ -149,10 +159,14 @@ mod tests {
             "unix://",
             "redis://h?tls=1",
             "redis://:gehe im@h x",
+            "redis://:ge?heim@h",
+            "user:geheim?x@h",
+            "redis://h?pass=ge@heim&x=1",
+            "geheim@h",
         ] {
             let e = Address::parse(bad).err().unwrap_or_else(|| panic!("{bad} was taken"));
             assert_eq!(e.kind(), ErrorKind::Invalid);
-            assert!(!e.to_string().contains("gehe"), "{e}");
+            assert!(!e.to_string().contains("gehe") && !e.to_string().contains("heim"), "{e}");
         }
     }
 }

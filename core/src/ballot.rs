@@ -9,6 +9,7 @@ use crate::script::Call;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// A script that runs on all servers at once. Dropping it stops waiting for the answers.
@@ -22,21 +23,27 @@ pub(crate) struct Ballot {
 impl Ballot {
     /// Asks every server; `count` says which answers mean yes.
     pub(crate) fn open(shared: &Shared, call: Call, count: fn(&Reply) -> bool) -> Ballot {
-        Ballot::ask(shared, call, count, None)
+        Ballot::ask(shared, call, count, |_| None)
     }
 
-    /// As [`Ballot::open`], and sees to it that the call reaches servers that fail now, for about `keep`.
-    pub(crate) fn insist(shared: &Shared, call: Call, count: fn(&Reply) -> bool, keep: Duration) -> Ballot {
-        Ballot::ask(shared, call, count, Some(keep))
+    /// As [`Ballot::open`], and sees to it that the call reaches those of the `holders` that fail now, for about `keep`.
+    pub(crate) fn insist(
+        shared: &Shared,
+        call: Call,
+        count: fn(&Reply) -> bool,
+        holders: &[AtomicBool],
+        keep: Duration,
+    ) -> Ballot {
+        Ballot::ask(shared, call, count, |i| holders[i].load(Ordering::Acquire).then_some(keep))
     }
 
-    fn ask(shared: &Shared, call: Call, count: fn(&Reply) -> bool, keep: Option<Duration>) -> Ballot {
+    fn ask(shared: &Shared, call: Call, count: fn(&Reply) -> bool, keep: impl Fn(usize) -> Option<Duration>) -> Ballot {
         let call = Arc::new(call);
         let n = shared.links.len();
         let ballot = Ballot { tally: Tally::new(n), answers: vec![None; n], asked: FuturesUnordered::new(), count };
         for (i, link) in shared.links.iter().enumerate() {
             let answer = link.run(call.clone());
-            let (link, call) = (link.clone(), call.clone());
+            let (link, call, keep) = (link.clone(), call.clone(), keep(i));
             ballot.asked.push(Box::pin(async move {
                 let answer = answer.await;
                 if let (Err(_), Some(keep)) = (&answer, keep) {

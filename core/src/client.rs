@@ -11,7 +11,7 @@ use crate::hold::Hold;
 use crate::lease::LostReason;
 use crate::lock::Lock;
 use crate::options::{self, ClientOptions, ClientSettings, LockOptions};
-use crate::runtime::{self, PerProcess};
+use crate::runtime::{self, PerProcess, Process};
 use crate::server::{Link, Server};
 use crate::token::{Rng, SystemRng};
 use crate::turns::Turns;
@@ -49,15 +49,14 @@ pub(crate) struct Shared {
     /// Names this client instance: in tokens, and later as its wake-up channel.
     pub uuid: uuid::Uuid,
     pub pid: u32,
+    pub process: &'static Process,
     pub runtime: tokio::runtime::Handle,
     /// Who tries to take which lock now, one at a time.
     pub turns: Turns,
     /// Ends the waits of the moment.
     pub interrupted: Notify,
     interrupt: Interrupt,
-    /// Tells leases that the machine has been asleep.
-    pub resumed: Notify,
-    pub watching_suspend: AtomicBool,
+    interrupts: AtomicU64,
     closing: tokio::sync::watch::Sender<bool>,
     leases: Mutex<HashMap<u64, Weak<Hold>>>,
     lease_gone: Notify,
@@ -138,7 +137,7 @@ impl Client {
         }
         let addresses = urls.iter().map(|u| Address::parse(u)).collect::<Result<Vec<_>>>()?;
         for (i, a) in addresses.iter().enumerate() {
-            if addresses[..i].iter().any(|b| b.place == a.place) {
+            if addresses[..i].iter().any(|b| b.place.same_server(&a.place)) {
                 return Err(Error::invalid("urls", &a.place, "is given twice; a quorum needs independent servers"));
             }
         }
@@ -207,6 +206,7 @@ impl Client {
     /// Ends the waits of the moment with Cancelled. Async-signal-safe.
     pub fn interrupt(&self) {
         if let Some(shared) = self.inner.shared.get() {
+            shared.interrupts.fetch_add(1, Ordering::AcqRel);
             shared.interrupt.raise();
         }
     }
@@ -265,12 +265,12 @@ impl ClientInner {
             rng: Arc::new(SystemRng),
             uuid: uuid::Uuid::new_v4(),
             pid: std::process::id(),
+            process,
             runtime,
             turns: Turns::default(),
             interrupted: Notify::new(),
             interrupt: Interrupt::new(),
-            resumed: Notify::new(),
-            watching_suspend: AtomicBool::new(false),
+            interrupts: AtomicU64::new(0),
             closing: tokio::sync::watch::Sender::new(false),
             leases: Mutex::default(),
             lease_gone: Notify::new(),
@@ -309,6 +309,11 @@ impl Shared {
     pub(crate) fn forget(&self, id: u64) {
         self.leases().remove(&id);
         self.lease_gone.notify_waiters();
+    }
+
+    /// How many times [`Client::interrupt`] was called in this process.
+    pub(crate) fn interrupts(&self) -> u64 {
+        self.interrupts.load(Ordering::Acquire)
     }
 
     /// Whether this process holds this lock.

@@ -17,7 +17,7 @@ use crate::renew;
 use crate::script::{CHECK, Call, EXTEND, RAISE, REPAIR};
 use futures_util::future::join_all;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::Notify;
 
@@ -30,6 +30,8 @@ pub(crate) struct Hold {
     token: String,
     pub fence: u64,
     label: String,
+    /// For each server, whether it may hold the lock for us: a release is owed to these.
+    holders: Arc<[AtomicBool]>,
     pub renew: bool,
     /// In ms; a later extension may change it, and then governs renewal too.
     ttl_ms: AtomicU64,
@@ -76,6 +78,7 @@ impl Hold {
                 token: granted.token,
                 fence: granted.fence,
                 label: settings.label.clone().unwrap_or_default(),
+                holders: granted.may_hold.into_iter().map(AtomicBool::new).collect(),
                 renew: settings.renew,
                 ttl_ms: AtomicU64::new(settings.ttl.as_millis() as u64),
                 deadline: AtomicU64::new(earlier(granted.deadline, max_hold).0),
@@ -308,7 +311,7 @@ impl Hold {
     /// After a confirmed extension: gives the lock back to servers that have lost it, and lifts the fence of those
     /// that granted late.
     fn repair(&self, mut ballot: Ballot, ttl_ms: u64) -> impl Future<Output = ()> + use<> {
-        let shared = self.shared.clone();
+        let (shared, holders) = (self.shared.clone(), self.holders.clone());
         let (keys, token, fence, label) = (self.keys.clone(), self.token.clone(), self.fence, self.label.clone());
         async move {
             while ballot.next().await {}
@@ -318,10 +321,13 @@ impl Hold {
                 [token.clone(), ttl_ms.to_string(), fence.to_string(), label],
             ));
             let raise = Arc::new(Call::new(&RAISE, [&keys.lock, &keys.fence], [token, fence.to_string()]));
-            let mending = ballot.answers.iter().zip(&shared.links).filter_map(|(answer, link)| {
-                let reply = answer.as_ref()?.as_ref().ok()?;
+            let mending = ballot.answers.iter().enumerate().filter_map(|(i, answer)| {
+                let (reply, link) = (answer.as_ref()?.as_ref().ok()?, &shared.links[i]);
                 match (reply.code(), reply.numbers.get(1)) {
-                    (0, _) => Some(link.run(repair.clone())),
+                    (0, _) => {
+                        holders[i].store(true, Ordering::Release);
+                        Some(link.run(repair.clone()))
+                    }
                     (2, Some(&lower)) if (lower as u64) < fence => Some(link.run(raise.clone())),
                     _ => None,
                 }
@@ -339,7 +345,7 @@ impl Hold {
         let call = release_call(&self.keys, &self.token);
         // A second sending that finds nothing has met the first one's work.
         let freed = |reply: &crate::answer::Reply| reply.code() == 1 || reply.resent;
-        let mut ballot = Ballot::insist(&self.shared, call, freed, self.ttl());
+        let mut ballot = Ballot::insist(&self.shared, call, freed, &self.holders, self.ttl());
         while ballot.tally.yes < majority && ballot.next().await {}
         self.shared.turns.freed(&self.keys.lock);
         let outcome = match ballot.tally.verdict() {
@@ -370,8 +376,10 @@ impl Hold {
             hold.ended.notify_waiters();
             let _alone = hold.alone().await;
             let call = Arc::new(release_call(&hold.keys, &hold.token));
-            for link in &hold.shared.links {
-                link.settle(call.clone(), hold.ttl());
+            for (link, holder) in hold.shared.links.iter().zip(&*hold.holders) {
+                if holder.load(Ordering::Acquire) {
+                    link.settle(call.clone(), hold.ttl());
+                }
             }
             hold.shared.forget(hold.id);
             hold.shared.turns.freed(&hold.keys.lock);

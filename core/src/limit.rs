@@ -28,7 +28,7 @@ impl Limits {
     /// Runs `work` until `deadline`; `None` if it takes longer.
     pub(crate) async fn until<T>(&'static self, deadline: Instant, work: impl Future<Output = T>) -> Option<T> {
         let _counted = Counted::new(&self.calls);
-        if !self.awake.swap(true, Ordering::AcqRel) {
+        if !self.awake.swap(true, Ordering::SeqCst) {
             tokio::spawn(self.run());
         }
         let mut work = pin!(work);
@@ -45,12 +45,12 @@ impl Limits {
         let mut idle = 0;
         while idle < REST_AFTER {
             sleep(TICK).await;
-            idle = if self.calls.load(Ordering::Acquire) == 0 { idle + 1 } else { 0 };
+            idle = if self.calls.load(Ordering::SeqCst) == 0 { idle + 1 } else { 0 };
             self.tick.notify_waiters();
         }
-        self.awake.store(false, Ordering::Release);
-        // A call that came in just now has seen it awake.
-        if self.calls.load(Ordering::Acquire) > 0 && !self.awake.swap(true, Ordering::AcqRel) {
+        self.awake.store(false, Ordering::SeqCst);
+        // A call that came in just now has seen it awake: one of the two sees the other, as all four are ordered.
+        if self.calls.load(Ordering::SeqCst) > 0 && !self.awake.swap(true, Ordering::SeqCst) {
             Box::pin(self.run()).await;
         }
     }
@@ -61,13 +61,13 @@ pub(crate) struct Counted<'a>(&'a AtomicUsize);
 
 impl<'a> Counted<'a> {
     pub(crate) fn new(count: &'a AtomicUsize) -> Counted<'a> {
-        count.fetch_add(1, Ordering::AcqRel);
+        count.fetch_add(1, Ordering::SeqCst);
         Counted(count)
     }
 }
 
 impl Drop for Counted<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
+        self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }

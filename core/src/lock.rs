@@ -91,7 +91,7 @@ impl Lock {
 
     async fn take(&self, keys: Keys, settings: LockSettings) -> Result<Lease> {
         let shared = self.client.shared().map_err(|e| e.with_name(&self.name))?.clone();
-        let name = self.name.clone();
-        runtime::run(Box::pin(async move { acquire::acquire(&shared, name, keys, settings).await })).await
+        let (name, interrupts) = (self.name.clone(), shared.interrupts());
+        runtime::run(Box::pin(async move { acquire::acquire(&shared, name, keys, settings, interrupts).await })).await
     }
 }

@@ -64,10 +64,9 @@ impl Tally {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Vote {
     Pending,
-    /// Holds our lock with this fence. `given`: not lifted by a raise of ours.
+    /// Holds our lock with this fence.
     Granted {
         fence: u64,
-        given: bool,
     },
     /// A raise is on its way; the fence before it.
     Raising {
@@ -76,8 +75,8 @@ enum Vote {
     Busy {
         free_in: Option<Duration>,
     },
-    /// Granted, but it or its fence cannot be counted.
-    Dropped,
+    /// Granted, but with a fence so far ahead that it cannot be counted.
+    Ahead,
     Failed,
     Refused,
 }
@@ -88,6 +87,8 @@ pub(crate) struct Round {
     votes: Vec<Vote>,
     /// F: the fence that a majority must confirm exactly.
     fence: Option<u64>,
+    /// The smallest fence that a server refused as too high: none from there on can be confirmed.
+    limit: u64,
 }
 
 /// What a [`Round`] asks for.
@@ -107,11 +108,12 @@ pub(crate) enum Step {
 
 impl Round {
     pub(crate) fn new(n: usize) -> Round {
-        Round { votes: vec![Vote::Pending; n], fence: None }
+        Round { votes: vec![Vote::Pending; n], fence: None, limit: u64::MAX }
     }
 
+    /// The server holds our lock, with this fence: its own, or one that we raised it to.
     pub(crate) fn granted(&mut self, server: usize, fence: u64) {
-        self.votes[server] = Vote::Granted { fence, given: true };
+        self.votes[server] = if fence < self.limit { Vote::Granted { fence } } else { Vote::Ahead };
     }
 
     pub(crate) fn busy(&mut self, server: usize, free_in: Option<Duration>) {
@@ -122,34 +124,35 @@ impl Round {
         self.votes[server] = if for_good { Vote::Refused } else { Vote::Failed };
     }
 
-    /// The server holds our lock, and its fence is now `fence`.
-    pub(crate) fn raised(&mut self, server: usize, fence: u64) {
-        self.votes[server] = Vote::Granted { fence, given: false };
-    }
-
-    /// A server refused to be raised so high: those that gave this fence have a clock far ahead, and are left out.
+    /// A server refused to be raised so high: those that hold such a fence have a clock far ahead, and are left out.
     pub(crate) fn too_high(&mut self, server: usize, fence: u64) {
         if let Vote::Raising { from } = self.votes[server] {
-            self.votes[server] = Vote::Granted { fence: from, given: true };
+            self.votes[server] = Vote::Granted { fence: from };
         }
+        self.limit = self.limit.min(fence);
         for v in &mut self.votes {
-            if matches!(v, Vote::Granted { fence: f, given: true } if *f == fence) {
-                *v = Vote::Dropped;
+            if let Vote::Granted { fence } | Vote::Raising { from: fence } = *v
+                && fence >= self.limit
+            {
+                *v = Vote::Ahead;
             }
         }
-        if self.fence == Some(fence) {
-            self.fence = None;
-        }
+        self.fence = self.fence.filter(|f| *f < self.limit);
     }
 
     /// Whether this server may hold our lock, so that it needs a release if the round fails. `maybe` says so of
     /// one that failed.
     pub(crate) fn may_hold(&self, server: usize, maybe: bool) -> bool {
         match self.votes[server] {
-            Vote::Pending | Vote::Granted { .. } | Vote::Raising { .. } | Vote::Dropped => true,
+            Vote::Pending | Vote::Granted { .. } | Vote::Raising { .. } | Vote::Ahead => true,
             Vote::Failed | Vote::Refused => maybe,
             Vote::Busy { .. } => false,
         }
+    }
+
+    /// Whether this server was left out for a fence far ahead.
+    pub(crate) fn is_ahead(&self, server: usize) -> bool {
+        matches!(self.votes[server], Vote::Ahead)
     }
 
     /// Whether this server said that others hold the lock.
@@ -163,7 +166,7 @@ impl Round {
         let Some(fence) = self.fence else { return Vec::new() };
         let mut out = Vec::new();
         for (i, v) in self.votes.iter_mut().enumerate() {
-            if let Vote::Granted { fence: f, .. } = *v
+            if let Vote::Granted { fence: f } = *v
                 && f < fence
             {
                 *v = Vote::Raising { from: f };
@@ -182,13 +185,13 @@ impl Round {
         for v in &self.votes {
             match *v {
                 Vote::Pending => pending += 1,
-                Vote::Granted { fence, .. } => {
+                Vote::Granted { fence } => {
                     held += 1;
                     confirmed += usize::from(Some(fence) == self.fence);
                 }
                 Vote::Raising { .. } => held += 1,
-                Vote::Busy { .. } | Vote::Dropped => busy += 1,
-                Vote::Failed => failed += 1,
+                Vote::Busy { .. } => busy += 1,
+                Vote::Ahead | Vote::Failed => failed += 1,
                 Vote::Refused => {
                     failed += 1;
                     refused += 1;
@@ -219,7 +222,7 @@ impl Round {
         let need = majority(self.votes.len());
         let fences = || {
             self.votes.iter().filter_map(|v| match *v {
-                Vote::Granted { fence, .. } => Some(fence),
+                Vote::Granted { fence } => Some(fence),
                 Vote::Raising { from } => Some(from),
                 _ => None,
             })
@@ -234,7 +237,7 @@ impl Round {
                     .iter()
                     .filter(|v| match **v {
                         Vote::Pending | Vote::Raising { .. } => true,
-                        Vote::Granted { fence, .. } => fence <= f,
+                        Vote::Granted { fence } => fence <= f,
                         _ => false,
                     })
                     .count();
@@ -312,7 +315,7 @@ mod tests {
         assert_eq!(r.raises(), [(1, 9)]);
         assert!(r.raises().is_empty(), "each is raised once");
         assert_eq!(r.step(), Step::Open);
-        r.raised(1, 9);
+        r.granted(1, 9);
         assert_eq!(r.step(), Step::Confirmed { fence: 9 });
     }
 
@@ -327,7 +330,7 @@ mod tests {
         r.failed(1, false);
         // 5 can have no majority now: both others go up to 8.
         assert_eq!(r.raises(), [(0, 8)]);
-        r.raised(0, 8);
+        r.granted(0, 8);
         assert_eq!(r.step(), Step::Confirmed { fence: 8 });
     }
 
@@ -351,8 +354,23 @@ mod tests {
         assert_eq!(r.step(), Step::Open, "one more may come");
         r.granted(2, 6);
         assert_eq!(r.raises(), [(1, 6)]);
-        r.raised(1, 6);
+        r.granted(1, 6);
         assert_eq!(r.step(), Step::Confirmed { fence: 6 });
+    }
+
+    #[test]
+    fn servers_ahead_by_different_times_are_all_left_out() {
+        // Hours ahead by 2 and by 3: the first accepts the fence of the second, the right one refuses both.
+        let mut r = Round::new(3);
+        for (server, fence) in [(0, 2_000_000), (1, 3_000_000), (2, 5)] {
+            r.granted(server, fence);
+        }
+        assert_eq!(r.raises(), [(0, 3_000_000), (2, 3_000_000)]);
+        r.granted(0, 3_000_000);
+        r.too_high(2, 3_000_000);
+        assert!(r.raises().is_empty(), "no second time");
+        assert_eq!(r.step(), Step::Short);
+        assert!(r.is_ahead(0) && r.is_ahead(1) && !r.is_ahead(2));
     }
 
     #[test]
@@ -458,7 +476,7 @@ mod tests {
                     if raises.is_empty() { break }
                     for (j, f) in raises {
                         if raise_fails[j] { any_raise_failed = true; stored[j] = None; r.failed(j, false) }
-                        else { stored[j] = Some(f); r.raised(j, f) }
+                        else { stored[j] = Some(f); r.granted(j, f) }
                     }
                 }
                 step = r.step();

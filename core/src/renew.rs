@@ -3,10 +3,10 @@
 //! It extends at every third of the TTL, tries again while validity lasts when servers fail, and ends the lease at its
 //! deadline or when the servers say that it is not ours. Timers are only hints: what counts is the lease's clock.
 
-use crate::client::Shared;
 use crate::clock::Moment;
 use crate::error::ErrorKind;
 use crate::hold::Hold;
+use crate::runtime::Process;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 
 /// Starts the keeper of a lease that was acquired by a round which began at `began`.
 pub(crate) fn start(lease: &Arc<Hold>, began: Moment) {
-    watch_suspend(&lease.shared);
+    watch_suspend(lease.shared.process);
     let lease = lease.clone();
     let runtime = lease.shared.runtime.clone();
     runtime.spawn(async move {
@@ -28,7 +28,7 @@ async fn keep(lease: &Hold, began: Moment) {
     let mut next = began + lease.ttl() / 3;
     loop {
         let ended = lease.ended.notified();
-        let resumed = lease.shared.resumed.notified();
+        let resumed = lease.shared.process.resumed.notified();
         if !lease.held() {
             return;
         }
@@ -53,7 +53,7 @@ async fn keep(lease: &Hold, began: Moment) {
             () = ended => return,
             () = sleep(wake.since(now)) => {}
             () = resumed => {}
-            () = lease.changed.notified() => next = clock.now() + lease.ttl() / 3,
+            () = lease.changed.notified() => next = clock.now() + lease.ttl().min(lease.deadline().since(clock.now())) / 3,
         }
     }
 }
@@ -61,16 +61,15 @@ async fn keep(lease: &Hold, began: Moment) {
 /// Timers stand still while the machine is asleep, and would then tell of a loss late. A timer on the clock that runs
 /// in suspend goes off at once when the machine wakes, and lets every lease look at its deadline.
 #[cfg(target_os = "linux")]
-fn watch_suspend(shared: &Arc<Shared>) {
+fn watch_suspend(process: &'static Process) {
     use rustix::time::{
         Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
     };
 
-    if shared.watching_suspend.swap(true, Ordering::Relaxed) {
+    if process.watching_suspend.swap(true, Ordering::Relaxed) {
         return;
     }
-    let weak = Arc::downgrade(shared);
-    shared.runtime.spawn(async move {
+    process.handle().spawn(async move {
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
         let Ok(timer) = timerfd_create(TimerfdClockId::Boottime, flags) else { return };
         let second = Timespec { tv_sec: 1, tv_nsec: 0 };
@@ -83,10 +82,9 @@ fn watch_suspend(shared: &Arc<Shared>) {
         while let Ok(mut ready) = timer.readable().await {
             let _ = rustix::io::read(timer.get_ref(), &mut [0; 8]);
             ready.clear_ready();
-            let Some(shared) = weak.upgrade() else { return };
             if slept() > asleep + Duration::from_millis(1) {
                 asleep = slept();
-                shared.resumed.notify_waiters();
+                process.resumed.notify_waiters();
             }
         }
     });
@@ -106,4 +104,4 @@ fn slept() -> Duration {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn watch_suspend(_: &Arc<Shared>) {}
+fn watch_suspend(_: &'static Process) {}

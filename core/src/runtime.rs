@@ -13,10 +13,10 @@ use crate::limit::Limits;
 use std::cell::Cell;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use tokio::runtime::{Builder, Handle, Runtime};
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 /// What belongs to one process.
 pub(crate) struct Process {
@@ -24,6 +24,9 @@ pub(crate) struct Process {
     runtime: Runtime,
     /// The limits of the calls under way.
     pub limits: Limits,
+    /// Tells leases that the machine has been asleep.
+    pub resumed: Notify,
+    pub watching_suspend: AtomicBool,
     /// Every client's state, to be closed when the interpreter ends; `None` once it has.
     clients: Mutex<Option<Vec<Weak<Shared>>>>,
 }
@@ -52,8 +55,14 @@ pub(crate) fn process() -> Result<&'static Process> {
     {
         return Ok(process);
     }
-    let made =
-        Box::new(Process { pid, runtime: build()?, limits: Limits::default(), clients: Mutex::new(Some(Vec::new())) });
+    let made = Box::new(Process {
+        pid,
+        runtime: build()?,
+        limits: Limits::default(),
+        resumed: Notify::new(),
+        watching_suspend: AtomicBool::new(false),
+        clients: Mutex::new(Some(Vec::new())),
+    });
     let made = Box::into_raw(made);
     match PROCESS.compare_exchange(current, made, Ordering::AcqRel, Ordering::Acquire) {
         // SAFETY: `made` is ours, valid, and leaked from here on.

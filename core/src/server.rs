@@ -433,7 +433,7 @@ impl Inner {
                 // Old servers and some proxies know no HELLO, or hang up at it.
                 Err(e) if *protocol != ProtocolVersion::RESP2 && !refuses(&e) && reached(&e) => {
                     let old = self.route.connect(ProtocolVersion::RESP2).await;
-                    let old = old.map_err(|second| if reached(&second) { second } else { e })?;
+                    let old = old.map_err(|second| if second.code().is_some() { second } else { e })?;
                     *protocol = ProtocolVersion::RESP2;
                     Ok(old)
                 }

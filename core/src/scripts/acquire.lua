@@ -35,6 +35,6 @@ if fence > 9007199254740991 then return redis.error_reply('FENCEEXHAUSTED ' .. K
 -- Kept until 24 h after the later of the lock's end and the moment that the fence reads as.
 local keep = math.max(tonumber(ARGV[2]), (fence - now) / 1000) + 86400000
 redis.call('SET', KEYS[2], string.format('%.0f', fence), 'PX', string.format('%.0f', keep))
-if ARGV[4] ~= '' then redis.call('SET', KEYS[3], ARGV[4], 'PX', ARGV[2]) end
+if ARGV[4] ~= '' then redis.call('SET', KEYS[3], ARGV[4], 'PX', ARGV[2]) else redis.call('DEL', KEYS[3]) end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 return {1, fence}

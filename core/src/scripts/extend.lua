@@ -6,13 +6,16 @@ local owner = redis.call('GET', KEYS[1])
 if not owner then return {0} end
 if owner ~= ARGV[1] then return {-1} end
 local fence = redis.call('GET', KEYS[2])
-local keep = tonumber(ARGV[2]) + 86400000
+local function keep() -- as in acquire.lua: 24 h after the later of the lock's end and the moment that the fence reads as
+  local t = redis.call('TIME')
+  return string.format('%.0f', math.max(ARGV[2], (ARGV[3] - t[1] * 1000000 - t[2]) / 1000) + 86400000)
+end
 if not fence and ARGV[4] == '1' then
-  redis.call('SET', KEYS[2], ARGV[3], 'PX', string.format('%.0f', keep))
+  redis.call('SET', KEYS[2], ARGV[3], 'PX', keep())
 elseif fence ~= ARGV[3] then
   return {2, tonumber(fence or '0')}
 elseif redis.call('PTTL', KEYS[2]) < 43200000 + tonumber(ARGV[2]) then
-  redis.call('PEXPIRE', KEYS[2], string.format('%.0f', keep))
+  redis.call('PEXPIRE', KEYS[2], keep())
 end
 local ttl = tonumber(ARGV[2])
 if redis.call('PTTL', KEYS[1]) < ttl then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end

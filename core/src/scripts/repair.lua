@@ -3,7 +3,9 @@
 -- has a lock or a larger fence. Never counted as a vote.
 if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
 if tonumber(redis.call('GET', KEYS[2]) or '0') > tonumber(ARGV[3]) then return 0 end
-redis.call('SET', KEYS[2], ARGV[3], 'PX', string.format('%.0f', tonumber(ARGV[2]) + 86400000))
+local t = redis.call('TIME')
+local keep = math.max(ARGV[2], (ARGV[3] - t[1] * 1000000 - t[2]) / 1000) + 86400000 -- as in acquire.lua
+redis.call('SET', KEYS[2], ARGV[3], 'PX', string.format('%.0f', keep))
 if ARGV[4] ~= '' then redis.call('SET', KEYS[3], ARGV[4], 'PX', ARGV[2]) end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 return 1
