@@ -3,13 +3,15 @@ import pathlib
 import re
 import sys
 
-# How each runner says it: cargo, pytest, node --test, and `ok NAME` lines of shell and C programs.
+# How each runner says it: cargo, pytest, node --test, `ok NAME` lines of shell and C programs, the demo's verdict.
 PATTERNS = [
     (r"^test result: \w+\. (\d+) passed; (\d+) failed", None),
     (r"^(?:(\d+) failed, )?(\d+) passed.* in [\d.]+", "swap"),
     (r"^(?:#|ℹ) pass (\d+)", None),
     (r"^(?:#|ℹ) fail (\d+)", "fail"),
     (r"^ok (?!\d)", "one"),
+    (r"^demo: (?:OK|UNFENCED):", "one"),
+    (r"^demo: (FAILED)", "fails"),
 ]
 
 
@@ -22,6 +24,8 @@ def count(text):
                 continue
             if how == "one":
                 passed += 1
+            elif how == "fails":
+                failed += 1
             elif how == "fail":
                 failed += int(m[1])
             elif how == "swap":
