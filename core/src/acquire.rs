@@ -34,9 +34,12 @@ pub(crate) async fn acquire(
     let began = shared.clock.now();
     let _counted = shared.acquiring();
     let interrupted = async {
-        let next = shared.interrupted.notified();
-        // One that came after the call began and before this task did.
-        if shared.interrupts() == interrupts {
+        // The count tells: one may have come before this task began, and a notice may be of one before the call.
+        loop {
+            let next = shared.interrupted.notified();
+            if shared.interrupts() != interrupts {
+                break;
+            }
             next.await;
         }
     };
@@ -97,7 +100,7 @@ impl Acquire<'_> {
             let began = self.shared.clock.now();
             let mut missed = match self.attempt(end).await {
                 Ok(lease) => {
-                    *turn.place.silent_since() = None;
+                    turn.place.answered();
                     return Ok(lease);
                 }
                 Err(missed) => missed,
@@ -106,10 +109,11 @@ impl Acquire<'_> {
                 missed.why = before;
                 return Err(self.give_up(missed, end).await);
             }
-            let silent_since = {
-                let mut since = turn.place.silent_since();
-                *since = if missed.why.silent() { since.or(Some(began)) } else { None };
-                *since
+            let silent_since = if missed.why.silent() {
+                Some(turn.place.silent_since(began))
+            } else {
+                turn.place.answered();
+                None
             };
             // Without a limit, an outage of one TTL is enough.
             let outage = silent_since.is_some_and(|since| self.shared.clock.now().since(since) > self.settings.ttl);
@@ -207,9 +211,10 @@ impl Acquire<'_> {
 
     /// The wait ended in the queue of this process. Who had the turn knows why.
     fn never_came(&self, place: &Place) -> Error {
-        let (kind, message) = match *place.silent_since() {
-            None => (ErrorKind::Busy, "others hold the lock, and others of this process wait for it"),
-            Some(_) => (ErrorKind::Unavailable, "too few servers answer others of this process"),
+        let (kind, message) = if place.found_busy() {
+            (ErrorKind::Busy, "others hold the lock, and others of this process wait for it")
+        } else {
+            (ErrorKind::Unavailable, "too few servers answer others of this process")
         };
         Error::new(kind, message)
     }

@@ -1,13 +1,11 @@
 //! How bindings run a future: on the core's runtime with a callback, or blocking, with signals checked.
 
 use crate::client::{Client, Shared};
+use crate::driver;
 use crate::runtime;
 use futures_util::future::join_all;
 use std::future::Future;
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::Thread;
 use std::time::Duration;
 
 /// A future that [`spawn`] runs. Dropping the handle changes nothing.
@@ -33,7 +31,7 @@ where
         done(block_on(future));
         return Task(None);
     };
-    let task = process.handle().spawn(async move { done(future.await) });
+    let task = process.spawn(async move { done(future.await) });
     Task(Some(task.abort_handle()))
 }
 
@@ -46,30 +44,8 @@ pub fn wait<F: Future, E>(future: F, check: impl FnMut() -> Result<(), E>) -> Re
 }
 
 /// Blocks this thread until `future` ends.
-///
-/// By parking the thread, one system call to sleep and one to wake: a mutex with a condition variable needs four.
 pub fn block_on<F: Future>(future: F) -> F::Output {
-    struct Unpark(Thread);
-
-    impl Wake for Unpark {
-        fn wake(self: Arc<Self>) {
-            self.0.unpark();
-        }
-
-        fn wake_by_ref(self: &Arc<Self>) {
-            self.0.unpark();
-        }
-    }
-
-    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
-    let mut future = pin!(future);
-    loop {
-        // A wake-up that comes between the poll and the park makes the park return at once.
-        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            return output;
-        }
-        std::thread::park();
-    }
+    driver::block_on(future)
 }
 
 /// Whether this thread belongs to the runtime (a callback of ours): nothing may block on it.
@@ -114,6 +90,8 @@ mod wakeup {
     use std::task::{Context, Poll, Wake, Waker};
     use std::time::Duration;
 
+    /// How long a wait may go on before signals are looked at.
+    const BRIEFLY: Duration = Duration::from_millis(50);
     /// Sleeps between looks for signals that came at the wrong moment: doubled from the first to the longest.
     const FIRST_SLEEP: Duration = Duration::from_millis(10);
     const LONGEST_SLEEP: Duration = Duration::from_secs(1);
@@ -147,6 +125,20 @@ mod wakeup {
         // Without a descriptor there is still an answer, only no signal on the way to it.
         let Some((waker, signal)) = own() else { return Ok(super::block_on(future)) };
         let mut future = pin!(future);
+        // An answer that comes soon is not worth a look at signals.
+        let process = crate::runtime::process().ok();
+        // What begins in the runtime's context has to go on in it.
+        let _context = match process {
+            None => None,
+            Some(process) => {
+                let brief = process.timeout(BRIEFLY, future.as_mut());
+                if let Ok(output) = super::block_on(brief) {
+                    return Ok(output);
+                }
+                check()?;
+                Some(process.handle().enter())
+            }
+        };
         let mut pause = FIRST_SLEEP;
         loop {
             if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {

@@ -24,6 +24,7 @@ mod callback;
 mod client;
 mod clock;
 mod dial;
+mod driver;
 mod error;
 mod hold;
 mod lease;

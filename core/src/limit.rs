@@ -57,10 +57,10 @@ impl Limits {
 }
 
 /// One more, as long as it lives.
-pub(crate) struct Counted<'a>(&'a AtomicUsize);
+struct Counted<'a>(&'a AtomicUsize);
 
 impl<'a> Counted<'a> {
-    pub(crate) fn new(count: &'a AtomicUsize) -> Counted<'a> {
+    fn new(count: &'a AtomicUsize) -> Counted<'a> {
         count.fetch_add(1, Ordering::SeqCst);
         Counted(count)
     }

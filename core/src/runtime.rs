@@ -8,20 +8,26 @@
 #![allow(unsafe_code)]
 
 use crate::client::Shared;
+use crate::driver::Driver;
 use crate::error::{Error, ErrorKind, Result};
 use crate::limit::Limits;
 use std::cell::Cell;
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use tokio::runtime::{Builder, Handle, Runtime};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
+use std::time::Duration;
+use tokio::runtime::{Builder, Handle, Runtime, RuntimeFlavor};
 use tokio::sync::{Notify, oneshot};
+use tokio::task::JoinHandle;
 
 /// What belongs to one process.
 pub(crate) struct Process {
     pid: u32,
     runtime: Runtime,
+    pub driver: Driver,
     /// The limits of the calls under way.
     pub limits: Limits,
     /// Tells leases that the machine has been asleep.
@@ -58,6 +64,7 @@ pub(crate) fn process() -> Result<&'static Process> {
     let made = Box::new(Process {
         pid,
         runtime: build()?,
+        driver: Driver::default(),
         limits: Limits::default(),
         resumed: Notify::new(),
         watching_suspend: AtomicBool::new(false),
@@ -65,8 +72,12 @@ pub(crate) fn process() -> Result<&'static Process> {
     });
     let made = Box::into_raw(made);
     match PROCESS.compare_exchange(current, made, Ordering::AcqRel, Ordering::Acquire) {
-        // SAFETY: `made` is ours, valid, and leaked from here on.
-        Ok(_) => Ok(unsafe { &*made }),
+        Ok(_) => {
+            // SAFETY: `made` is ours, valid, and leaked from here on.
+            let made: &'static Process = unsafe { &*made };
+            made.start()?;
+            Ok(made)
+        }
         Err(winner) => {
             // SAFETY: `made` was not published, so this is its only owner.
             let loser = unsafe { Box::from_raw(made) };
@@ -98,6 +109,104 @@ impl Process {
     pub(crate) fn handle(&self) -> &Handle {
         self.runtime.handle()
     }
+
+    /// Whether one thread at a time drives the runtime, so that a caller may be it.
+    pub(crate) fn single(&self) -> bool {
+        self.handle().runtime_flavor() == RuntimeFlavor::CurrentThread
+    }
+
+    pub(crate) fn block_on<F: Future>(&self, future: F) -> F::Output {
+        self.runtime.block_on(future)
+    }
+
+    /// Limits `work` by the runtime's clock, from any thread.
+    pub(crate) fn timeout<F: Future>(&self, limit: Duration, work: F) -> tokio::time::Timeout<F> {
+        let _context = self.handle().enter();
+        tokio::time::timeout(limit, work)
+    }
+
+    /// As a task, from any thread.
+    pub(crate) fn spawn<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
+        let task = self.handle().spawn(work);
+        if self.single() && !is_this_thread() {
+            self.driver.ensure();
+        }
+        task
+    }
+
+    fn start(&'static self) -> Result<()> {
+        if !self.single() {
+            return Ok(());
+        }
+        let run = || {
+            as_ours(|| {
+                block_signals();
+                self.driver.run(self)
+            })
+        };
+        let thread = std::thread::Builder::new().name("quorlock".to_owned()).spawn(run);
+        thread.map(drop).map_err(|e| Error::new(ErrorKind::Internal, format!("cannot start a thread: {e}")))
+    }
+}
+
+/// Runs `work` with this thread counted as one of the runtime's.
+pub(crate) fn as_ours<T>(work: impl FnOnce() -> T) -> T {
+    struct Reset(bool);
+    impl Drop for Reset {
+        fn drop(&mut self) {
+            OURS.set(self.0);
+        }
+    }
+    let _reset = Reset(OURS.replace(true));
+    work()
+}
+
+/// Keeps a broken connection from ending a program in C, whose threads do not ignore SIGPIPE, while one of them drives
+/// the runtime. Dropping it takes back what came meanwhile.
+#[cfg(target_os = "linux")]
+pub(crate) struct NoSigpipe(libc::sigset_t);
+
+#[cfg(target_os = "linux")]
+impl NoSigpipe {
+    pub(crate) fn begin() -> NoSigpipe {
+        // SAFETY: the calls write only to these two sets and change the mask of this thread.
+        unsafe {
+            let (mut pipe, mut old) = (std::mem::zeroed(), std::mem::zeroed());
+            libc::sigemptyset(&mut pipe);
+            libc::sigaddset(&mut pipe, libc::SIGPIPE);
+            libc::pthread_sigmask(libc::SIG_BLOCK, &pipe, &mut old);
+            NoSigpipe(old)
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl Drop for NoSigpipe {
+    fn drop(&mut self) {
+        // SAFETY: as in `begin`; `self.0` is the mask that this thread had.
+        unsafe {
+            if libc::sigismember(&self.0, libc::SIGPIPE) == 1 {
+                return; // the program's own affair
+            }
+            let mut pipe = std::mem::zeroed();
+            libc::sigemptyset(&mut pipe);
+            libc::sigaddset(&mut pipe, libc::SIGPIPE);
+            let at_once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+            while libc::sigtimedwait(&pipe, std::ptr::null_mut(), &at_once) == libc::SIGPIPE {}
+            libc::pthread_sigmask(libc::SIG_SETMASK, &self.0, std::ptr::null_mut());
+        }
+    }
+}
+
+/// Elsewhere callers do not drive.
+#[cfg(not(target_os = "linux"))]
+pub(crate) struct NoSigpipe;
+
+#[cfg(not(target_os = "linux"))]
+impl NoSigpipe {
+    pub(crate) fn begin() -> NoSigpipe {
+        NoSigpipe
+    }
 }
 
 fn build() -> Result<Runtime> {
@@ -107,7 +216,8 @@ fn build() -> Result<Runtime> {
             Error::invalid("QUORLOCK_WORKER_THREADS", format_args!("{text:?}"), "must be a number from 1 to 256")
         })?,
     };
-    Builder::new_multi_thread()
+    let mut builder = if threads == 1 { Builder::new_current_thread() } else { Builder::new_multi_thread() };
+    builder
         .worker_threads(threads)
         .thread_name("quorlock")
         .enable_all()
@@ -140,7 +250,7 @@ pub(crate) async fn run<T: Send + 'static>(work: Work<T>) -> Result<T> {
         return work.await;
     }
     let (mut tx, rx) = oneshot::channel();
-    process()?.handle().spawn(async move {
+    process()?.spawn(async move {
         let result = tokio::select! {
             biased;
             result = work => result,
@@ -154,11 +264,38 @@ pub(crate) async fn run<T: Send + 'static>(work: Work<T>) -> Result<T> {
 
 /// Runs `work` on the runtime to its end, whether or not anybody awaits the returned future.
 pub(crate) async fn run_to_end<T: Send + 'static>(work: Work<T>) -> Result<T> {
-    process()?.handle().spawn(work).await.unwrap_or_else(|_| Err(panicked()))
+    process()?.spawn(work).await.unwrap_or_else(|_| Err(panicked()))
 }
 
 fn panicked() -> Error {
     Error::new(ErrorKind::Internal, "a task of quorlock's runtime panicked")
+}
+
+/// Blocks this thread until `future` ends, without driving the runtime.
+///
+/// By parking the thread, one system call to sleep and one to wake: a mutex with a condition variable needs four.
+pub(crate) fn park_on<F: Future>(future: F) -> F::Output {
+    struct Unpark(Thread);
+
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+
+        fn wake_by_ref(self: &Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut future = pin!(future);
+    loop {
+        // A wake-up that comes between the poll and the park makes the park return at once.
+        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return output;
+        }
+        std::thread::park();
+    }
 }
 
 /// Lets a task of the runtime wait until `fd` can be read.

@@ -12,7 +12,7 @@
 
 use crate::answer::{Answer, Failure, Reply, classify, reached, read, refuses};
 use crate::dial::{Connection, Route};
-use crate::limit::{Counted, Limits};
+use crate::limit::Limits;
 use crate::options::ClientSettings;
 use crate::runtime::Process;
 use crate::script::Call;
@@ -21,10 +21,10 @@ use redis::aio::MultiplexedConnection;
 use redis::{ProtocolVersion, RedisError, Value};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 /// Limit for making a connection: TCP, TLS and handshake.
@@ -35,8 +35,10 @@ const REDIAL: (Duration, Duration) = (Duration::from_millis(10), Duration::from_
 const PROBE_EVERY: Duration = Duration::from_secs(1);
 /// Unanswered calls in a row after which a server counts as silent.
 const SILENT_AFTER: u32 = 2;
-/// Undelivered releases kept for one server; past that its keys run out by their TTL.
+/// Undelivered releases kept for a server that is down; past that its keys run out by their TTL.
 const MAX_SETTLING: usize = 10_000;
+/// Calls under way at once on one connection.
+const GATE: usize = 512;
 
 /// The seam for I/O: the simulation puts its own servers here.
 pub(crate) trait Link: Send + Sync {
@@ -68,8 +70,9 @@ struct Inner {
     started: AtomicBool,
     settling: AtomicUsize,
     all_settled: Notify,
-    /// Calls that wait for their answers.
-    in_flight: Arc<AtomicUsize>,
+    /// Calls that may be under way at once. The rest wait here, where no limit runs: otherwise a burst of calls would
+    /// make a healthy server look silent, and then fail, and come again, all together.
+    gate: Arc<Semaphore>,
 }
 
 #[derive(Clone)]
@@ -87,6 +90,8 @@ struct Up {
     generation: u64,
     /// Calls in a row without an answer.
     unanswered: Arc<AtomicU32>,
+    /// Answers so far: a server that answers others is slow, not silent.
+    answers: Arc<AtomicU64>,
 }
 
 impl Up {
@@ -94,7 +99,12 @@ impl Up {
         self.unanswered.load(Ordering::Relaxed) >= SILENT_AFTER
     }
 
+    fn new(connection: MultiplexedConnection, generation: u64) -> Up {
+        Up { connection, generation, unanswered: Arc::default(), answers: Arc::default() }
+    }
+
     fn answered(&self) {
+        self.answers.fetch_add(1, Ordering::Relaxed);
         self.unanswered.store(0, Ordering::Relaxed);
     }
 }
@@ -113,7 +123,7 @@ impl Server {
             started: AtomicBool::new(false),
             settling: AtomicUsize::new(0),
             all_settled: Notify::new(),
-            in_flight: Arc::default(),
+            gate: Arc::new(Semaphore::new(GATE)),
         }))
     }
 }
@@ -137,16 +147,16 @@ impl Link for Server {
 
     fn settle(&self, call: Arc<Call>, keep: Duration) {
         let inner = self.0.clone();
-        if inner.settling.fetch_add(1, Ordering::Relaxed) >= MAX_SETTLING {
-            inner.settling.fetch_sub(1, Ordering::Relaxed);
-            return;
-        }
-        inner.start();
         // Taken now: it still serves if the link is closed before the task runs.
         let first = match &*inner.state.borrow() {
             State::Up(up) => Some(up.clone()),
             _ => None,
         };
+        if inner.settling.fetch_add(1, Ordering::Relaxed) >= MAX_SETTLING && first.is_none() {
+            inner.settling.fetch_sub(1, Ordering::Relaxed);
+            return;
+        }
+        inner.start();
         let runtime = inner.runtime.clone();
         runtime.spawn(async move {
             inner.deliver(&call, first, keep).await;
@@ -210,8 +220,11 @@ impl Inner {
         });
     }
 
-    fn unanswered(&self, up: &Up) {
-        if up.unanswered.fetch_add(1, Ordering::Relaxed) + 1 == SILENT_AFTER {
+    /// A call that began when `answers` had come has had none.
+    fn unanswered(&self, up: &Up, answers: u64) {
+        if up.answers.load(Ordering::Relaxed) == answers
+            && up.unanswered.fetch_add(1, Ordering::Relaxed) + 1 == SILENT_AFTER
+        {
             tracing::debug!(target: "quorlock", server = %self.shown, "server is silent: asked no more until it answers a probe");
             self.probe.notify_one();
         }
@@ -246,6 +259,12 @@ impl Inner {
     }
 
     async fn run(&self, call: &Call) -> Result<Reply, Failure> {
+        let refused = match &*self.state.borrow() {
+            State::Up(up) => up.silent(),
+            State::Down(_) | State::Closed => true,
+            State::Connecting => false,
+        };
+        let _permit = if refused { None } else { self.gate.acquire().await.ok() };
         let deadline = Instant::now() + self.limit;
         let mut command = call.evalsha();
         let mut sent = false;
@@ -254,13 +273,11 @@ impl Inner {
                 Ok(up) => up,
                 Err(failure) => return Err(Failure { maybe_applied: failure.maybe_applied || sent, ..failure }),
             };
-            let answer = {
-                let _counted = Counted::new(&self.in_flight);
-                self.limits.until(deadline, up.connection.send_packed_command(&command)).await
-            };
+            let answers = up.answers.load(Ordering::Relaxed);
+            let answer = { self.limits.until(deadline, up.connection.send_packed_command(&command)).await };
             match answer {
                 None => {
-                    self.unanswered(&up);
+                    self.unanswered(&up, answers);
                     return Err(Failure::unanswered(format!("no answer within {} ms", self.limit.as_millis())));
                 }
                 Some(answer) => match read(answer) {
@@ -297,7 +314,7 @@ impl Inner {
             };
             let wait_until = match up {
                 None => give_up,
-                Some(mut up) => match read(up.connection.send_packed_command(&command).await) {
+                Some(mut up) => match self.told(&mut up, &command).await {
                     Answer::Broken => {
                         self.broken(&up);
                         give_up
@@ -314,6 +331,15 @@ impl Inner {
                 return;
             }
         }
+    }
+
+    /// The answer to a command that has no limit.
+    async fn told(&self, up: &mut Up, command: &redis::Cmd) -> Answer {
+        let answer = read(up.connection.send_packed_command(command).await);
+        if !matches!(answer, Answer::Broken) {
+            up.answered();
+        }
+        answer
     }
 
     async fn ping(&self, limit: Duration) -> Result<Duration, Failure> {
@@ -385,9 +411,9 @@ impl Inner {
         generation: &mut u64,
         protocol: &mut ProtocolVersion,
     ) -> bool {
-        let mut driving = tokio::spawn(Batched::new(driver, &self.in_flight));
+        let mut driving = tokio::spawn(Batched::new(driver, &self.gate));
         let mut closed = self.state.subscribe();
-        let mut up = Up { connection, generation: *generation, unanswered: Arc::default() };
+        let mut up = Up::new(connection, *generation);
         self.set(State::Up(up.clone()));
         loop {
             tokio::select! {
@@ -418,9 +444,9 @@ impl Inner {
                 None => up.answered(),
                 Some((connection, driver)) => {
                     driving.abort();
-                    driving = tokio::spawn(Batched::new(driver, &self.in_flight));
+                    driving = tokio::spawn(Batched::new(driver, &self.gate));
                     *generation += 1;
-                    up = Up { connection, generation: *generation, unanswered: Arc::default() };
+                    up = Up::new(connection, *generation);
                     self.set(State::Up(up.clone()));
                 }
             }
@@ -433,7 +459,8 @@ impl Inner {
                 // Old servers and some proxies know no HELLO, or hang up at it.
                 Err(e) if *protocol != ProtocolVersion::RESP2 && !refuses(&e) && reached(&e) => {
                     let old = self.route.connect(ProtocolVersion::RESP2).await;
-                    let old = old.map_err(|second| if second.code().is_some() { second } else { e })?;
+                    let old =
+                        old.map_err(|second| if second.code().is_some() || refuses(&second) { second } else { e })?;
                     *protocol = ProtocolVersion::RESP2;
                     Ok(old)
                 }
@@ -452,13 +479,13 @@ impl Inner {
 /// go out in one write instead of one each: the runtime would otherwise run it right after the first of them.
 struct Batched {
     driver: BoxFuture<'static, ()>,
-    in_flight: Arc<AtomicUsize>,
+    gate: Arc<Semaphore>,
     yielded: bool,
 }
 
 impl Batched {
-    fn new(driver: BoxFuture<'static, ()>, in_flight: &Arc<AtomicUsize>) -> Batched {
-        Batched { driver, in_flight: in_flight.clone(), yielded: false }
+    fn new(driver: BoxFuture<'static, ()>, gate: &Arc<Semaphore>) -> Batched {
+        Batched { driver, gate: gate.clone(), yielded: false }
     }
 }
 
@@ -466,7 +493,7 @@ impl Future for Batched {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        self.yielded = !self.yielded && self.in_flight.load(Ordering::Relaxed) > 1;
+        self.yielded = !self.yielded && self.gate.available_permits() + 1 < GATE;
         if self.yielded {
             cx.waker().wake_by_ref();
             return Poll::Pending;

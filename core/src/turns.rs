@@ -16,13 +16,41 @@ pub(crate) struct Place {
     queue: Arc<Queue<()>>,
     /// A lease of this process on this lock has just been released.
     pub freed: Notify,
-    silent_since: Mutex<Option<Moment>>,
+    last: Mutex<Last>,
+}
+
+/// What the servers said last to whoever had the turn.
+#[derive(Default, Clone, Copy)]
+enum Last {
+    #[default]
+    Nothing,
+    /// Enough of them answered.
+    Answers,
+    /// Too few have answered since then.
+    SilentSince(Moment),
 }
 
 impl Place {
-    /// Since when too few servers have answered whoever had the turn; `None` if enough did.
-    pub(crate) fn silent_since(&self) -> MutexGuard<'_, Option<Moment>> {
-        self.silent_since.lock().unwrap_or_else(PoisonError::into_inner)
+    fn last(&self) -> MutexGuard<'_, Last> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes a round that enough servers answered.
+    pub(crate) fn answered(&self) {
+        *self.last() = Last::Answers;
+    }
+
+    /// Notes a round that too few servers answered, and gives since when that is so.
+    pub(crate) fn silent_since(&self, began: Moment) -> Moment {
+        let mut last = self.last();
+        let since = if let Last::SilentSince(since) = *last { since } else { began };
+        *last = Last::SilentSince(since);
+        since
+    }
+
+    /// Whether the last round was answered: then, as nobody else got the turn, others held the lock.
+    pub(crate) fn found_busy(&self) -> bool {
+        matches!(*self.last(), Last::Answers)
     }
 }
 
