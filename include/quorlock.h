@@ -14,7 +14,7 @@
  *   of _free comes after every other one, once; NULL is fine.
  * - NULL where it is not allowed, bad UTF-8, or an unknown value gives QUORLOCK_INVALID and a message
  *   that names the parameter. A bug in the library is QUORLOCK_INTERNAL; it does not end the process.
- * - Callbacks run on a thread of the library. They return soon and throw no C++ exception; functions
+ * - Callbacks run on a thread of the library, or on one that waits inside a call of it. They return soon and throw no C++ exception; functions
  *   that block give QUORLOCK_INVALID there, instead of a deadlock.
  * - After fork, a client works in the child too. A lease belongs to the process that acquired it: in
  *   the child its functions give QUORLOCK_CLOSED, and freeing it does nothing.
@@ -540,9 +540,9 @@ quorlock_status quorlock_lease_wait_lost(const struct quorlock_lease *lease,
                                          quorlock_lost_reason *reason);
 
 /**
- * Calls `callback` once when the lease is lost (soon, if it is lost already), on a thread of the library. It
- * replaces the previous callback; NULL only removes it. After this returned, the previous one does not run any
- * more, unless this was called inside of it. Not called after a release.
+ * Calls `callback` once when the lease is lost (soon, if it is lost already), on a thread of the library or on one that
+ * waits in a call of it. It replaces the previous callback; NULL only removes it. After this returned, the previous one
+ * does not run any more, unless this was called inside of it. Not called after a release.
  */
 quorlock_status quorlock_lease_on_lost(const struct quorlock_lease *lease,
                                        quorlock_lost_fn callback,

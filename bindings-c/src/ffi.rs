@@ -110,7 +110,7 @@ pub(crate) fn c_string(text: String) -> CString {
 #[derive(Clone, Copy)]
 pub(crate) struct User(*mut c_void);
 
-// SAFETY: it is only handed back. The header says that callbacks run on a thread of the library, so what it points to
+// SAFETY: it is only handed back. The header says that callbacks run on other threads, so what it points to
 // is shared with that thread by the caller's own decision.
 unsafe impl Send for User {}
 // SAFETY: as above; the header says that log callbacks may run on several threads at once.

@@ -150,9 +150,9 @@ pub extern "C" fn quorlock_lease_wait_lost(
 /// What is called when a lease is lost; `reason` is one of quorlock_lost_reason.
 pub type quorlock_lost_fn = Option<unsafe extern "C" fn(user: *mut c_void, reason: c_int)>;
 
-/// Calls `callback` once when the lease is lost (soon, if it is lost already), on a thread of the library. It
-/// replaces the previous callback; NULL only removes it. After this returned, the previous one does not run any
-/// more, unless this was called inside of it. Not called after a release.
+/// Calls `callback` once when the lease is lost (soon, if it is lost already), on a thread of the library or on one that
+/// waits in a call of it. It replaces the previous callback; NULL only removes it. After this returned, the previous one
+/// does not run any more, unless this was called inside of it. Not called after a release.
 #[unsafe(no_mangle)]
 pub extern "C" fn quorlock_lease_on_lost(
     lease: Option<&quorlock_lease>,

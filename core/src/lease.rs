@@ -194,8 +194,8 @@ impl Lease {
         .await
     }
 
-    /// Runs `callback` once when the lease is lost (at once if it is lost already), on a thread of the runtime: it must
-    /// return soon and must not block. Replaces the previous one; `None` removes it. When this returns, no earlier
+    /// Runs `callback` once when the lease is lost (at once if it is lost already), on a thread that drives the runtime:
+    /// it must return soon and must not block. Replaces the previous one; `None` removes it. When this returns, no earlier
     /// callback runs any more, unless it is called from inside that callback.
     pub fn on_lost(&self, callback: Option<Box<dyn FnOnce(LostReason) + Send>>) {
         if self.foreign() {
