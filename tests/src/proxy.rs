@@ -85,7 +85,9 @@ impl Proxy {
 
     /// Closes the connections of the moment at both ends; new ones pass.
     pub fn cut(&self) {
-        end(self.shared.links.lock().unwrap().drain(..).map(|link| link.task).collect());
+        // Taken in a statement of its own: a task that is being ended may be waiting for this lock.
+        let tasks = self.shared.links.lock().unwrap().drain(..).map(|link| link.task).collect();
+        end(tasks);
     }
 
     /// The connections of the moment stay open but carry nothing any more; new ones pass.
@@ -100,7 +102,8 @@ impl Proxy {
 
     /// Closes the connections of the moment and refuses new ones, until [`Proxy::pass`].
     pub fn refuse(&self) {
-        end(self.listening.lock().unwrap().take().into_iter().collect());
+        let listening = self.listening.lock().unwrap().take();
+        end(listening.into_iter().collect());
         self.cut();
     }
 
