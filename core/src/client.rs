@@ -15,6 +15,7 @@ use crate::runtime::{self, PerProcess, Process};
 use crate::server::{Link, Server};
 use crate::token::{Rng, SystemRng};
 use crate::turns::Turns;
+use crate::wait::Wakeups;
 use futures_util::future::join_all;
 use std::collections::HashMap;
 use std::fmt;
@@ -46,13 +47,15 @@ pub(crate) struct Shared {
     pub links: Vec<Arc<dyn Link>>,
     pub clock: Arc<dyn Clock>,
     pub rng: Arc<dyn Rng>,
-    /// Names this client instance: in tokens, and later as its wake-up channel.
+    /// Names this client instance: in tokens, in its wake-up channel and in its registration.
     pub uuid: uuid::Uuid,
     pub pid: u32,
     pub process: &'static Process,
     pub runtime: tokio::runtime::Handle,
-    /// Who tries to take which lock now, one at a time.
+    /// Who wants to take which lock now.
     pub turns: Turns,
+    /// Who waits for messages of the servers.
+    pub wakeups: Arc<Wakeups>,
     /// Ends the waits of the moment.
     pub interrupted: Notify,
     interrupt: Interrupt,
@@ -250,24 +253,30 @@ impl ClientInner {
     fn connect(&self) -> Result<Arc<Shared>> {
         let process = runtime::process()?;
         let runtime = process.handle().clone();
-        let links = self.addresses.iter().map(|address| {
+        let uuid = uuid::Uuid::new_v4();
+        let wakeups = Arc::new(Wakeups::new(&self.settings, &uuid));
+        let links = self.addresses.iter().enumerate().map(|(i, address)| {
+            let wakeups = wakeups.clone();
             let route = Route {
                 address: address.clone(),
+                on_message: Arc::new(move |channel, text| wakeups.deliver(i, channel, text)),
                 #[cfg(feature = "tls")]
                 tls: self.tls.clone().filter(|_| address.tls()),
             };
             Arc::new(Server::new(route, &self.settings, process)) as Arc<dyn Link>
         });
+        let links = links.collect();
         let shared = Arc::new(Shared {
             settings: self.settings.clone(),
-            links: links.collect(),
+            links,
             clock: Arc::new(SystemClock),
             rng: Arc::new(SystemRng),
-            uuid: uuid::Uuid::new_v4(),
+            uuid,
             pid: std::process::id(),
             process,
             runtime,
             turns: Turns::default(),
+            wakeups: wakeups.clone(),
             interrupted: Notify::new(),
             interrupt: Interrupt::new(),
             interrupts: AtomicU64::new(0),
@@ -280,6 +289,7 @@ impl ClientInner {
         if !process.register(&shared) {
             return Err(Error::new(ErrorKind::Closed, "the interpreter is ending"));
         }
+        shared.wakeups.serve(&shared);
         Interrupt::listen(&shared);
         Ok(shared)
     }
@@ -316,9 +326,11 @@ impl Shared {
         self.interrupts.load(Ordering::Acquire)
     }
 
-    /// Whether this process holds this lock.
-    pub(crate) fn holds(&self, key: &str) -> bool {
-        self.leases().values().filter_map(Weak::upgrade).any(|lease| lease.key() == key)
+    /// Whether this process has such a lease.
+    pub(crate) fn holds(&self, is: impl Fn(&Hold) -> bool) -> bool {
+        // Not in one expression: the last reference to a lease may be dropped here, which needs the list.
+        let leases: Vec<_> = self.leases().values().filter_map(Weak::upgrade).collect();
+        leases.iter().any(|lease| is(lease))
     }
 
     /// See [`Client::close`].

@@ -3,8 +3,10 @@
 use crate::address::{Address, Place};
 use futures_util::future::BoxFuture;
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, ProtocolVersion, RedisConnectionInfo, RedisError};
+use redis::{AsyncConnectionConfig, ProtocolVersion, PushInfo, PushKind, RedisConnectionInfo, RedisError, Value};
+use std::convert::Infallible;
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Requests that may stand in the connection's queue: a release must always find room behind its acquire.
@@ -13,9 +15,13 @@ const PIPELINE: usize = 8192;
 /// A connection, and the future that drives it until it breaks.
 pub(crate) type Connection = (MultiplexedConnection, BoxFuture<'static, ()>);
 
+/// What is done with a message: its channel and its text.
+pub(crate) type OnMessage = Arc<dyn Fn(&[u8], &[u8]) + Send + Sync>;
+
 /// How to reach one server.
 pub(crate) struct Route {
     pub address: Address,
+    pub on_message: OnMessage,
     #[cfg(feature = "tls")]
     pub tls: Option<tokio_rustls::TlsConnector>,
 }
@@ -33,28 +39,39 @@ impl Route {
             info = info.set_password(password);
         }
         match &self.address.place {
-            Place::Unix(path) => handshake(&info, tokio::net::UnixStream::connect(path).await?).await,
+            Place::Unix(path) => self.handshake(&info, tokio::net::UnixStream::connect(path).await?).await,
             Place::Tcp { host, port, .. } => {
                 let stream = tcp(host, *port).await?;
                 #[cfg(feature = "tls")]
                 if let Some(tls) = &self.tls {
                     let name = rustls::pki_types::ServerName::try_from(host.clone()).map_err(io::Error::other)?;
-                    return handshake(&info, tls.connect(name, stream).await?).await;
+                    return self.handshake(&info, tls.connect(name, stream).await?).await;
                 }
-                handshake(&info, stream).await
+                self.handshake(&info, stream).await
             }
         }
     }
-}
 
-async fn handshake<S>(info: &RedisConnectionInfo, stream: S) -> Result<Connection, RedisError>
-where
-    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
-{
-    // Limits are ours: a release outlives the caller's patience.
-    let config = AsyncConnectionConfig::new().set_response_timeout(None).set_pipeline_buffer_size(PIPELINE);
-    let (connection, driver) = MultiplexedConnection::new_with_config(info, stream, config).await?;
-    Ok((connection, Box::pin(driver)))
+    async fn handshake<S>(&self, info: &RedisConnectionInfo, stream: S) -> Result<Connection, RedisError>
+    where
+        S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
+    {
+        // Limits are ours: a release outlives the caller's patience.
+        let mut config = AsyncConnectionConfig::new().set_response_timeout(None).set_pipeline_buffer_size(PIPELINE);
+        if info.protocol() != ProtocolVersion::RESP2 {
+            let on_message = self.on_message.clone();
+            config = config.set_push_sender(move |push: PushInfo| -> Result<(), Infallible> {
+                if let (PushKind::Message, [Value::BulkString(channel), Value::BulkString(text)]) =
+                    (&push.kind, &push.data[..])
+                {
+                    on_message(channel, text);
+                }
+                Ok(())
+            });
+        }
+        let (connection, driver) = MultiplexedConnection::new_with_config(info, stream, config).await?;
+        Ok((connection, Box::pin(driver)))
+    }
 }
 
 /// Connects to the first address that answers. No delay for small writes; a peer whose host is gone is noticed.

@@ -112,6 +112,10 @@ impl Hold {
         &self.keys.lock
     }
 
+    pub(crate) fn token(&self) -> &str {
+        &self.token
+    }
+
     pub(crate) fn deadline(&self) -> Moment {
         Moment(self.deadline.load(Ordering::Acquire))
     }
@@ -342,7 +346,7 @@ impl Hold {
         self.ended.notify_waiters();
         let _alone = self.alone().await;
         let majority = quorum::majority(self.shared.links.len());
-        let call = release_call(&self.keys, &self.token);
+        let call = release_call(&self.shared, &self.keys, &self.token);
         // A second sending that finds nothing has met the first one's work.
         let freed = |reply: &crate::answer::Reply| reply.code() == 1 || reply.resent;
         let mut ballot = Ballot::insist(&self.shared, call, freed, &self.holders, self.ttl());
@@ -375,7 +379,7 @@ impl Hold {
         self.shared.runtime.spawn(async move {
             hold.ended.notify_waiters();
             let _alone = hold.alone().await;
-            let call = Arc::new(release_call(&hold.keys, &hold.token));
+            let call = Arc::new(release_call(&hold.shared, &hold.keys, &hold.token));
             for (link, holder) in hold.shared.links.iter().zip(&*hold.holders) {
                 if holder.load(Ordering::Acquire) {
                     link.settle(call.clone(), hold.ttl());

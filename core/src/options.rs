@@ -40,6 +40,9 @@ pub struct ClientOptions {
     pub prefix: Option<String>,
     /// The lock's key is the name itself, shared with other libraries that use a plain string key: off.
     pub exact_keys: Option<bool>,
+    /// How long a waiter to whom the lock is handed may take to claim it: 1 s. One that has died without closing its
+    /// connection, or is frozen, costs the others this long, once.
+    pub claim_window: Option<Duration>,
     /// PEM file with the certificate authorities to trust instead of the system's (with `rediss://`).
     pub ca_file: Option<String>,
     /// PEM file with the client's certificate (with `client_key`).
@@ -85,6 +88,9 @@ const DEFAULT_TTL: Duration = Duration::from_secs(30);
 const DEFAULT_SERVER_TIMEOUT: Duration = Duration::from_millis(50);
 const DEFAULT_DRIFT: f64 = 0.01;
 const DEFAULT_PREFIX: &str = "lock:";
+const DEFAULT_CLAIM_WINDOW: Duration = Duration::from_secs(1);
+/// With less, a claim could hardly ever be in time.
+const MIN_CLAIM_WINDOW: Duration = Duration::from_millis(10);
 
 /// Converts a number in `unit` to a duration, rounded down to whole milliseconds.
 ///
@@ -118,6 +124,7 @@ pub(crate) struct ClientSettings {
     pub drift: f64,
     pub prefix: String,
     pub exact_keys: bool,
+    pub claim_window: Duration,
     pub ca_file: Option<String>,
     pub client_cert: Option<String>,
     pub client_key: Option<String>,
@@ -154,6 +161,11 @@ impl ClientOptions {
                 "must have no braces and at most 1024 bytes",
             ));
         }
+        let claim_window = self.claim_window.unwrap_or(DEFAULT_CLAIM_WINDOW);
+        check_duration("claim_window", claim_window)?;
+        if claim_window < MIN_CLAIM_WINDOW {
+            return Err(Error::invalid("claim_window", ms(claim_window), "must be at least 10 ms"));
+        }
         if self.client_cert.is_some() != self.client_key.is_some() {
             let (given, missing) =
                 if self.client_cert.is_some() { ("client_cert", "client_key") } else { ("client_key", "client_cert") };
@@ -166,6 +178,7 @@ impl ClientOptions {
             drift,
             prefix,
             exact_keys: self.exact_keys.unwrap_or(false),
+            claim_window: whole_ms(claim_window),
             ca_file: self.ca_file,
             client_cert: self.client_cert,
             client_key: self.client_key,
@@ -238,6 +251,10 @@ pub(crate) struct Keys {
     pub lock: String,
     pub fence: String,
     pub label: String,
+    /// Who waits, on one server.
+    pub queue: String,
+    /// The channel on which the servers of a quorum say that they are free.
+    pub free: String,
 }
 
 /// Checks `name` and gives its keys (ARCHITECTURE.md, "The protocol").
@@ -259,12 +276,29 @@ pub(crate) fn keys(name: &str, settings: &ClientSettings) -> Result<Keys> {
     if settings.exact_keys && !tagged && name.contains('}') {
         return refuse("with exact_keys a } needs a { before it, or its keys have no common hash slot");
     }
-    let base = if tagged { format!("{}{name}", settings.prefix) } else { format!("{}{{{name}}}", settings.prefix) };
-    Ok(Keys {
-        fence: format!("{base}:fence"),
-        label: format!("{base}:label"),
-        lock: if settings.exact_keys { name.to_owned() } else { base },
-    })
+    Ok(Keys::new(&base(name, settings), settings.exact_keys.then_some(name)))
+}
+
+/// The keys of the lock that is at this key.
+pub(crate) fn keys_of(lock: &str, settings: &ClientSettings) -> Keys {
+    if settings.exact_keys { Keys::new(&base(lock, settings), Some(lock)) } else { Keys::new(lock, None) }
+}
+
+impl Keys {
+    fn new(base: &str, exact: Option<&str>) -> Keys {
+        Keys {
+            lock: exact.unwrap_or(base).to_owned(),
+            fence: format!("{base}:fence"),
+            label: format!("{base}:label"),
+            queue: format!("{base}:queue"),
+            free: format!("{base}:free"),
+        }
+    }
+}
+
+/// What the keys of a lock begin with: the name with one hash tag, its own or one around it.
+fn base(name: &str, settings: &ClientSettings) -> String {
+    if has_hash_tag(name) { format!("{}{name}", settings.prefix) } else { format!("{}{{{name}}}", settings.prefix) }
 }
 
 /// Whether Redis Cluster would hash only a part of `name`: the text between its first `{` and the next `}`.
@@ -370,6 +404,7 @@ mod tests {
             ClientOptions { ttl: Some(Duration::from_millis(1)), ..Default::default() },
             ClientOptions { server_timeout: Some(Duration::ZERO), ..Default::default() },
             ClientOptions { drift: Some(f64::NAN), ..Default::default() },
+            ClientOptions { claim_window: Some(Duration::from_millis(9)), ..Default::default() },
             ClientOptions { prefix: Some("a{b".into()), ..Default::default() },
             ClientOptions { client_cert: Some("c.pem".into()), ..Default::default() },
             ClientOptions { label: Some("x".repeat(257)), ..Default::default() },

@@ -4,20 +4,29 @@ use std::sync::LazyLock;
 
 /// A script by its file in `scripts/`.
 pub(crate) struct Script {
-    pub text: &'static str,
+    pub text: String,
     pub sha: String,
+}
+
+impl Script {
+    /// A line `-- include FILE` stands for that file.
+    fn new(text: &str) -> Script {
+        let text = text
+            .replace("-- include fence.lua\n", include_str!("scripts/fence.lua"))
+            .replace("-- include queue.lua\n", include_str!("scripts/queue.lua"));
+        Script { sha: redis::Script::new(&text).get_hash().to_owned(), text }
+    }
 }
 
 macro_rules! scripts {
     ($($name:ident = $file:literal;)*) => {
-        $(pub(crate) static $name: LazyLock<Script> = LazyLock::new(|| {
-            let text = include_str!(concat!("scripts/", $file));
-            Script { text, sha: redis::Script::new(text).get_hash().to_owned() }
-        });)*
+        $(pub(crate) static $name: LazyLock<Script> =
+            LazyLock::new(|| Script::new(include_str!(concat!("scripts/", $file))));)*
     };
 }
 
 scripts! {
+    TRY = "try.lua";
     ACQUIRE = "acquire.lua";
     RAISE = "raise.lua";
     EXTEND = "extend.lua";
@@ -49,7 +58,7 @@ impl Call {
 
     /// The command with the script's full text, for a server that does not have it.
     pub(crate) fn eval(&self) -> redis::Cmd {
-        self.command("EVAL", self.script.text)
+        self.command("EVAL", &self.script.text)
     }
 
     fn command(&self, verb: &str, script: &str) -> redis::Cmd {
@@ -68,9 +77,9 @@ mod tests {
 
     #[test]
     fn every_script_names_its_keys_and_arguments_first() {
-        for s in [&ACQUIRE, &RAISE, &EXTEND, &REPAIR, &CHECK, &RELEASE] {
+        for s in [&TRY, &ACQUIRE, &RAISE, &EXTEND, &REPAIR, &CHECK, &RELEASE] {
             assert!(s.text.starts_with("-- KEYS "), "{}", s.text);
-            assert!(!s.text.contains("#!lua"));
+            assert!(!s.text.contains("#!lua") && !s.text.contains("-- include"));
             assert_eq!(s.sha.len(), 40);
         }
     }

@@ -11,6 +11,7 @@
 //!   it undoes, or on the next.
 
 use crate::answer::{Answer, Failure, Reply, classify, reached, read, refuses};
+use crate::channels::{Channels, Listening};
 use crate::dial::{Connection, Route};
 use crate::limit::Limits;
 use crate::options::ClientSettings;
@@ -25,6 +26,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::{Notify, Semaphore, watch};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 /// Limit for making a connection: TCP, TLS and handshake.
@@ -52,6 +54,10 @@ pub(crate) trait Link: Send + Sync {
     fn settled(&self) -> BoxFuture<'static, ()>;
     /// The round trip of a PING within `limit`, connecting if need be.
     fn ping(&self, limit: Duration) -> BoxFuture<'static, Result<Duration, Failure>>;
+    /// Subscribes to a channel for as long as the result lives. Its messages go to the client's [`crate::wait::Wakeups`].
+    fn listen(&self, channel: &str) -> Listening;
+    /// As [`Link::listen`], if the channel is subscribed already.
+    fn join(&self, channel: &str) -> Option<Listening>;
     /// Lets the connection go once everything sent has been answered.
     fn close(&self);
 }
@@ -73,6 +79,7 @@ struct Inner {
     /// Calls that may be under way at once. The rest wait here, where no limit runs: otherwise a burst of calls would
     /// make a healthy server look silent, and then fail, and come again, all together.
     gate: Arc<Semaphore>,
+    channels: Arc<Channels>,
 }
 
 #[derive(Clone)]
@@ -124,6 +131,7 @@ impl Server {
             settling: AtomicUsize::new(0),
             all_settled: Notify::new(),
             gate: Arc::new(Semaphore::new(GATE)),
+            channels: Arc::default(),
         }))
     }
 }
@@ -185,6 +193,15 @@ impl Link for Server {
         Box::pin(async move { inner.ping(limit).await })
     }
 
+    fn listen(&self, channel: &str) -> Listening {
+        self.0.start();
+        self.0.channels.listen(channel)
+    }
+
+    fn join(&self, channel: &str) -> Option<Listening> {
+        self.0.channels.join(channel)
+    }
+
     fn close(&self) {
         self.0.set(State::Closed);
     }
@@ -218,6 +235,7 @@ impl Inner {
             }
             current
         });
+        self.channels.forget_connection();
     }
 
     /// A call that began when `answers` had come has had none.
@@ -405,7 +423,7 @@ impl Inner {
     /// Serves on one connection until it breaks (true) or the link is closed (false). A silent one is probed: by a
     /// PING behind everything that was sent, and once a second by a new connection, which takes over if it answers first.
     async fn watch(
-        &self,
+        self: &Arc<Inner>,
         connection: MultiplexedConnection,
         driver: BoxFuture<'static, ()>,
         generation: &mut u64,
@@ -415,6 +433,7 @@ impl Inner {
         let mut closed = self.state.subscribe();
         let mut up = Up::new(connection, *generation);
         self.set(State::Up(up.clone()));
+        let mut subscribing = self.subscribe(&up, *protocol);
         loop {
             tokio::select! {
                 _ = &mut driving => {
@@ -447,10 +466,21 @@ impl Inner {
                     driving = tokio::spawn(Batched::new(driver, &self.gate));
                     *generation += 1;
                     up = Up::new(connection, *generation);
+                    subscribing.abort_all();
+                    self.channels.forget_connection();
                     self.set(State::Up(up.clone()));
+                    subscribing = self.subscribe(&up, *protocol);
                 }
             }
         }
+    }
+
+    /// Keeps the channels subscribed on this connection until the result is dropped.
+    fn subscribe(self: &Arc<Inner>, up: &Up, protocol: ProtocolVersion) -> JoinSet<()> {
+        let (inner, connection, generation) = (self.clone(), up.connection.clone(), up.generation);
+        let mut task = JoinSet::new();
+        task.spawn(async move { inner.channels.serve(&connection, protocol, generation).await });
+        task
     }
 
     async fn dial(&self, protocol: &mut ProtocolVersion) -> Result<Connection, Failure> {

@@ -90,6 +90,12 @@ impl Turns {
 }
 
 impl Turn<'_> {
+    /// Whether others of this process want the lock too.
+    pub(crate) fn contended(&self) -> bool {
+        // The map's own reference and ours.
+        Arc::strong_count(&self.place) > 2
+    }
+
     /// Waits for the turn, in order of the calls.
     pub(crate) async fn come(&mut self) {
         self.guard = Some(self.place.queue.clone().lock_owned().await);

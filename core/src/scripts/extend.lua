@@ -19,5 +19,5 @@ elseif redis.call('PTTL', KEYS[2]) < 43200000 + tonumber(ARGV[2]) then
 end
 local ttl = tonumber(ARGV[2])
 if redis.call('PTTL', KEYS[1]) < ttl then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
-if ARGV[5] ~= '' then redis.call('SET', KEYS[3], ARGV[5], 'PX', ARGV[2]) end
+if ARGV[5] ~= '' then redis.pcall('SET', KEYS[3], ARGV[5], 'PX', ARGV[2]) end
 return {1}

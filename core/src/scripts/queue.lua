@@ -1,0 +1,52 @@
+-- The queue of a lock, for scripts whose KEYS are lock fence label queue. A member is an owner token, its score the
+-- ticket. A waiter listens on the channel of its client, which is named in its token.
+local function channel(prefix, token) return prefix .. 'wake:' .. string.sub(token, 1, 32) end
+
+-- Whether somebody listens. PUBLISH would count those who subscribed to a pattern, too; it is asked where this is refused.
+local function listens(name)
+  local count = redis.pcall('PUBSUB', 'NUMSUB', name)
+  return count.err or count[2] > 0
+end
+
+-- The first waiter that is alive, or `me`; the dead before it are dropped.
+local function first(prefix, me)
+  while true do
+    local head = redis.pcall('ZRANGE', KEYS[4], 0, 0)
+    head = not head.err and head[1]
+    if not head or head == me or listens(channel(prefix, head)) then return head end
+    redis.call('ZREM', KEYS[4], head)
+  end
+end
+
+-- Tells the first waiter when to look at the lock again.
+local function tell_first(prefix, in_ms)
+  while true do
+    local head = first(prefix)
+    if not head then return end
+    local look = 'look ' .. head .. ' ' .. string.format('%.0f', in_ms) .. ' ' .. KEYS[1]
+    if redis.pcall('PUBLISH', channel(prefix, head), look) ~= 0 then return end
+    redis.call('ZREM', KEYS[4], head)
+  end
+end
+
+-- Gives the lock, which is free, to the first waiter, for as long as it may take to claim it. Where that fails (out
+-- of memory, no right to publish) the waiter finds out when it looks.
+local function hand_over(prefix, window_ms)
+  while true do
+    local head = first(prefix)
+    if not head then return end
+    local fence = next_fence(KEYS[2], 0, window_ms)
+    if type(fence) ~= 'number' then return end
+    if redis.pcall('SET', KEYS[1], head, 'PX', window_ms).err then return end
+    local granted = 'granted ' .. head .. ' ' .. string.format('%.0f', fence) .. ' ' .. KEYS[1]
+    local told = redis.pcall('PUBLISH', channel(prefix, head), granted)
+    if told ~= 0 and type(told) == 'number' then
+      redis.call('ZREM', KEYS[4], head)
+      return tell_first(prefix, window_ms)
+    end
+    redis.call('DEL', KEYS[1])
+    if told ~= 0 then return end
+    redis.call('ZREM', KEYS[4], head)
+  end
+end
+

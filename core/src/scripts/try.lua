@@ -1,0 +1,55 @@
+-- KEYS lock fence label queue  ARGV token ttl_ms label enqueue ticket window_ms prefix
+-- Takes the lock if it is free and nobody who is alive waits for it longer; else, with enqueue = 1, stands in the
+-- queue: at the ticket, or with 0 behind all others. Replies {1, fence}, or {0, PTTL of the holder, rank, ticket}
+-- (rank -1: not in the queue).
+-- include fence.lua
+-- include queue.lua
+local token, ttl, prefix = ARGV[1], ARGV[2], ARGV[7]
+
+local function label()
+  if ARGV[3] ~= '' then redis.pcall('SET', KEYS[3], ARGV[3], 'PX', ttl) else redis.call('DEL', KEYS[3]) end
+end
+
+local owner = redis.pcall('GET', KEYS[1])
+if type(owner) == 'table' then return mistyped(owner, 'NOTALOCK', KEYS[1]) end
+if owner == token then -- ours already: handed over, or the same call sent again on a new connection
+  local fence = tonumber(redis.call('GET', KEYS[2]) or '') or next_fence(KEYS[2], 0, ttl)
+  if type(fence) == 'table' then return fence end
+  label()
+  redis.call('PEXPIRE', KEYS[1], math.max(redis.call('PTTL', KEYS[1]), ttl))
+  redis.pcall('ZREM', KEYS[4], token)
+  return {1, fence}
+end
+local ahead = not owner and first(prefix, token)
+if not owner and (not ahead or ahead == token) then
+  local fence = next_fence(KEYS[2], 0, ttl)
+  if type(fence) == 'table' then return fence end
+  label()
+  if ahead then redis.call('ZREM', KEYS[4], token) end
+  redis.call('SET', KEYS[1], token, 'PX', ttl)
+  if ahead then tell_first(prefix, ttl) end
+  return {1, fence}
+end
+local rank, ticket = -1, 0
+if ARGV[4] == '1' then
+  local score = redis.pcall('ZSCORE', KEYS[4], token)
+  if type(score) == 'table' then return mistyped(score, 'NOTAQUEUE', KEYS[4]) end
+  ticket = tonumber(score or ARGV[5])
+  if not score then
+    if ticket == 0 then
+      local t = redis.call('TIME')
+      local last = redis.call('ZRANGE', KEYS[4], -1, -1, 'WITHSCORES')[2]
+      ticket = math.max(t[1] * 1000000 + t[2], tonumber(last or '0') + 1)
+    end
+    redis.call('ZADD', KEYS[4], string.format('%.0f', ticket), token)
+  end
+end
+if ahead then hand_over(prefix, ARGV[6]) end
+local left = redis.call('PTTL', KEYS[1])
+if ARGV[4] == '1' then
+  rank = redis.call('ZRANK', KEYS[4], token) or -1
+  -- Every waiter looks, and so prolongs it, soon after the lock's known end; without a known end every 10 s.
+  local keep = (left < 0 and 10000 or left) + 5000
+  if redis.call('PTTL', KEYS[4]) < keep then redis.call('PEXPIRE', KEYS[4], string.format('%.0f', keep)) end
+end
+return {0, left, rank, ticket}
