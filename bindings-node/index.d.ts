@@ -16,6 +16,8 @@ export interface ClientOptions {
   prefix?: string
   /** The lock's key is the name itself, shared with other libraries that use a plain string key: false. */
   exactKeys?: boolean
+  /** How long a waiter to whom the lock is handed may take to claim it: 1000. */
+  claimWindow?: number
   /** PEM file with the certificate authorities to trust instead of the system's (with `rediss://`). */
   caFile?: string
   /** PEM file with the client's certificate (with `clientKey`). */

@@ -49,8 +49,8 @@
 #define QUORLOCK_CLIENT_OPTIONS_INIT                                                    \
     {                                                                                   \
         sizeof(quorlock_client_options), QUORLOCK_DEFAULT, QUORLOCK_DEFAULT,            \
-            QUORLOCK_DEFAULT, QUORLOCK_DEFAULT, QUORLOCK_DEFAULT, NULL, NULL, NULL,     \
-            NULL, NULL                                                                  \
+            QUORLOCK_DEFAULT, QUORLOCK_DEFAULT, QUORLOCK_DEFAULT, QUORLOCK_DEFAULT,     \
+            NULL, NULL, NULL, NULL, NULL                                                \
     }
 
 /**
@@ -291,6 +291,10 @@ typedef struct quorlock_client_options {
      * 0.
      */
     uint32_t exact_keys;
+    /**
+     * How long a waiter to whom the lock is handed may take to claim it. Default: 1000.
+     */
+    uint32_t claim_window_ms;
     /**
      * Part of the TTL set aside for clocks that run at different rates, from 0 to 0.5. Default: 0.01.
      */

@@ -49,6 +49,8 @@ pub struct quorlock_client_options {
     /// 1: the lock's key is the name itself, shared with other libraries that use a plain string key. Default:
     /// 0.
     pub exact_keys: u32,
+    /// How long a waiter to whom the lock is handed may take to claim it. Default: 1000.
+    pub claim_window_ms: u32,
     /// Part of the TTL set aside for clocks that run at different rates, from 0 to 0.5. Default: 0.01.
     pub drift: f64,
     /// Label of its locks; NULL for none.
@@ -93,6 +95,7 @@ pub extern "C" fn quorlock_client_options_init(
             wait_ms: QUORLOCK_DEFAULT,
             server_timeout_ms: QUORLOCK_DEFAULT,
             exact_keys: QUORLOCK_DEFAULT,
+            claim_window_ms: QUORLOCK_DEFAULT,
             drift: f64::from(QUORLOCK_DEFAULT),
             label: std::ptr::null(),
             prefix: std::ptr::null(),
@@ -133,6 +136,7 @@ pub(crate) unsafe fn client_options(options: *const quorlock_client_options) -> 
         wait: wait(o.wait_ms),
         server_timeout: duration("server_timeout_ms", o.server_timeout_ms)?,
         exact_keys: flag("exact_keys", o.exact_keys)?,
+        claim_window: duration("claim_window_ms", o.claim_window_ms)?,
         drift: Some(o.drift).filter(|drift| *drift != f64::from(QUORLOCK_DEFAULT)),
         label: text("label", o.label)?,
         prefix: text("prefix", o.prefix)?,

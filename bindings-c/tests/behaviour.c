@@ -399,6 +399,7 @@ static void the_initialisers_are_the_defaults(void) {
     GIVES(OK, quorlock_client_options_init(&set));
     CHECK(client.size == set.size && client.ttl_ms == set.ttl_ms && client.wait_ms == set.wait_ms);
     CHECK(client.server_timeout_ms == set.server_timeout_ms && client.exact_keys == set.exact_keys);
+    CHECK(client.claim_window_ms == set.claim_window_ms);
     CHECK(client.drift >= set.drift && client.drift <= set.drift && client.label == set.label);
     CHECK(client.prefix == set.prefix && client.ca_file == set.ca_file);
     CHECK(client.client_cert == set.client_cert && client.client_key == set.client_key);

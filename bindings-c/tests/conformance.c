@@ -156,6 +156,7 @@ static int make_client(actor *a, const words *w, int from) {
     o.ttl_ms = ms_of(option(w, from, "ttl"), QUORLOCK_DEFAULT);
     o.wait_ms = ms_of(option(w, from, "wait"), QUORLOCK_DEFAULT);
     o.server_timeout_ms = ms_of(option(w, from, "server_timeout"), QUORLOCK_DEFAULT);
+    o.claim_window_ms = ms_of(option(w, from, "claim_window"), QUORLOCK_DEFAULT);
     o.exact_keys = on_off(option(w, from, "exact_keys"));
     if (drift) o.drift = strtod(drift, NULL);
     o.prefix = option(w, from, "prefix");

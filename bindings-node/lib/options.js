@@ -21,6 +21,7 @@ const client = {
   drift: is.fraction,
   prefix: is.string,
   exactKeys: is.boolean,
+  claimWindow: is.number,
   caFile: is.string,
   clientCert: is.string,
   clientKey: is.string,

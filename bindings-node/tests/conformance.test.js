@@ -13,6 +13,7 @@ const onBed = new Set('servers freeze thaw kill start restart cmd flush kill-cli
 const options = {
   ttl: ['ttl', Number],
   server_timeout: ['serverTimeout', Number],
+  claim_window: ['claimWindow', Number],
   wait: ['wait', (value) => (value === 'forever' ? Infinity : Number(value))],
   max_hold: ['maxHold', Number],
   renew: ['renew', (value) => value === 'on'],

@@ -19,7 +19,7 @@ pub struct Lock(quorlock::Lock);
 #[pymethods]
 impl Client {
     #[new]
-    #[pyo3(signature = (urls, *, ttl, wait, label, server_timeout, drift, prefix, exact_keys, ca_file, client_cert, client_key))]
+    #[pyo3(signature = (urls, *, ttl, wait, label, server_timeout, drift, prefix, exact_keys, claim_window, ca_file, client_cert, client_key))]
     #[expect(clippy::too_many_arguments, reason = "Python's keyword arguments")]
     fn new(
         py: Python<'_>,
@@ -31,6 +31,7 @@ impl Client {
         drift: Bound<'_, PyAny>,
         prefix: Bound<'_, PyAny>,
         exact_keys: Bound<'_, PyAny>,
+        claim_window: Bound<'_, PyAny>,
         ca_file: Bound<'_, PyAny>,
         client_cert: Bound<'_, PyAny>,
         client_key: Bound<'_, PyAny>,
@@ -43,6 +44,7 @@ impl Client {
             drift: convert::optional_fraction("drift", &drift)?,
             prefix: convert::optional_text("prefix", &prefix)?,
             exact_keys: convert::optional_bool("exact_keys", &exact_keys)?,
+            claim_window: convert::optional_duration("claim_window", &claim_window)?,
             ca_file: convert::path_or_none("ca_file", &ca_file)?,
             client_cert: convert::path_or_none("client_cert", &client_cert)?,
             client_key: convert::path_or_none("client_key", &client_key)?,

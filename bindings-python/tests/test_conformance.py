@@ -20,7 +20,7 @@ FOLDER = ROOT / "tests/conformance"
 TESTBED_STEPS = "freeze thaw kill start restart cmd flush kill-clients clients monitor".split()
 WORD = re.compile(r'(?:"(?:\\.|[^"\\])*"(?:\*\d+)?|[^\s"])+')
 PIECE = re.compile(r'"((?:\\.|[^"\\])*)"(?:\*(\d+))?|([^"]+)')
-TIMES = {"ttl", "wait", "server_timeout", "max_hold", "timeout", "drain"}
+TIMES = {"ttl", "wait", "server_timeout", "claim_window", "max_hold", "timeout", "drain"}
 
 
 def words(text: str) -> list[str]:

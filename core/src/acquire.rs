@@ -1,18 +1,32 @@
-//! Taking a lock, or saying why not: what one server ([`handover`]) and a quorum ([`contend`]) have in common.
+//! Taking a lock, or saying why not.
+//!
+//! First a round: it takes the lock in one trip, if it is free and nobody waits. Then a place in the queue, until the
+//! lock is handed over. Where no messages reach us (rights, no RESP3), rounds again, with pauses in between.
 
+use crate::channels::Listening;
 use crate::client::{self, Shared};
 use crate::clock::Moment;
-use crate::error::{Error, ErrorKind, Outcome, Result, ServerReport};
+use crate::error::{self, Error, ErrorKind, Result, ServerReport};
+use crate::handover::{self, Outcome};
+use crate::hold::Hold;
 use crate::lease::Lease;
 use crate::options::{Keys, LockSettings, Wait};
+use crate::quorum;
+use crate::round::{Missed, Round};
 use crate::script::{Call, RELEASE};
-use crate::{contend, handover};
+use crate::server::Link;
+use crate::turns::Place;
+use futures_util::future::BoxFuture;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The first pause before asking again; the following are longer.
+/// The first pause before asking again; it doubles each time.
 pub(crate) const FIRST_PAUSE: Duration = Duration::from_millis(2);
+/// The longest pause of a waiter that no message reaches.
+const LONGEST_POLL: Duration = Duration::from_millis(500);
+/// The longest pause while too few servers answer.
+pub(crate) const LONGEST_RETRY: Duration = Duration::from_millis(200);
 
 /// Takes the lock or says why not, as `settings.wait` says. `interrupts`: how many there were when the call began.
 pub(crate) async fn acquire(
@@ -101,7 +115,118 @@ impl Why {
 
 impl Acquire<'_> {
     async fn take(&mut self) -> Result<Lease> {
-        if self.shared.links.len() == 1 { handover::take(self).await } else { contend::take(self).await }
+        if self.once() {
+            return match self.round().await {
+                Ok(lease) => Ok(lease),
+                Err(missed) => Err(self.give_up(missed).await),
+            };
+        }
+        let (shared, end) = (self.shared, self.end);
+        let mut turn = shared.turns.enter(&self.keys.lock);
+        let mut polling = false;
+        let mut queue = self.join(turn.contended());
+        let mut pause = FIRST_PAUSE;
+        let mut before = Why::Short;
+        loop {
+            if let Some(listening) = queue.take() {
+                match handover::wait(self, listening).await {
+                    Outcome::Taken(lease) => return Ok(lease),
+                    Outcome::Missed(why) => return Err(self.error(why)),
+                    Outcome::NoMessages => polling = true,
+                }
+                // One contender for each name is enough.
+                if until(end, turn.come()).await.is_none() {
+                    return Err(never_came(&turn.place));
+                }
+            }
+            let began = shared.clock.now();
+            let mut missed = match self.round().await {
+                Ok(lease) => {
+                    turn.place.answered();
+                    return Ok(lease);
+                }
+                Err(missed) => missed,
+            };
+            if missed.why == Why::Cut {
+                missed.why = before;
+                return Err(self.give_up(missed).await);
+            }
+            let silent_since = if missed.why.silent() {
+                Some(turn.place.silent_since(began))
+            } else {
+                turn.place.answered();
+                None
+            };
+            if missed.why == Why::Refused || self.outage(silent_since) {
+                return Err(self.give_up(missed).await);
+            }
+            self.warn_of_own();
+            // Half of it is jitter, so that contenders fall out of step.
+            let mut rest = pause.mul_f64(0.5 + 0.5 * shared.rng.unit());
+            let mut longest = LONGEST_RETRY;
+            if let Why::Busy { free_in } = missed.why {
+                if !polling {
+                    self.learn(&missed.round);
+                    queue = self.join(true);
+                    continue;
+                }
+                // Never longer than the lock is known to last.
+                rest = free_in.map_or(rest, |free_in| rest.min(free_in.max(FIRST_PAUSE)));
+                longest = LONGEST_POLL;
+            }
+            pause = (pause * 2).min(longest);
+            let next = Instant::now() + rest;
+            let next = end.map_or(next, |end| end.min(next));
+            if missed.why == Why::Short {
+                missed.round.hear_all(Some(next)).await;
+            }
+            self.learn(&missed.round);
+            before = missed.why;
+            // Undone before the pause, not after it.
+            drop(missed);
+            tokio::select! {
+                () = tokio::time::sleep_until(next) => {}
+                () = turn.place.freed.notified() => {}
+            }
+            if end.is_some_and(|end| Instant::now() >= end) {
+                return Err(self.error(before));
+            }
+        }
+    }
+
+    /// Listens to each server's wake-ups, if others wait or the client does so already.
+    fn join(&self, others: bool) -> Option<Vec<Listening>> {
+        let channel = &self.shared.wakeups.channel;
+        let links = &self.shared.links;
+        let joined: Vec<_> = links.iter().map(|link| link.join(channel)).collect();
+        let known = joined.iter().flatten().count() >= quorum::majority(links.len());
+        let listen =
+            |(joined, link): (Option<Listening>, &Arc<dyn Link>)| joined.unwrap_or_else(|| link.listen(channel));
+        (others || known).then(|| joined.into_iter().zip(links).map(listen).collect())
+    }
+
+    /// One round, which is cut at the end of the wait.
+    async fn round(&mut self) -> Result<Lease, Missed> {
+        self.attempts += 1;
+        let granted = Round::start(self.shared, self.keys, self.settings).run(self.end).await?;
+        Ok(Lease::new(Hold::begin(self.shared, self.name, self.keys, self.settings, granted)))
+    }
+
+    async fn give_up(&mut self, missed: Missed) -> Error {
+        let Missed { why, mut round } = missed;
+        if why == Why::Short {
+            round.hear_all(self.end).await;
+        }
+        self.learn(&round);
+        self.error(why)
+    }
+
+    /// Keeps what each server said last.
+    fn learn(&mut self, round: &Round) {
+        self.unanswered = round.unanswered();
+        for (i, known) in self.known.iter_mut().enumerate() {
+            *known = round.cause(i).or(known.take());
+        }
     }
 
     /// Whether it is to try only once.
@@ -127,12 +252,7 @@ impl Acquire<'_> {
         }
     }
 
-    /// A pause before the next attempt. Half of it is jitter, so that contenders fall out of step.
-    pub(crate) fn jittered(&self, pause: Duration) -> Duration {
-        pause.mul_f64(0.5 + 0.5 * self.shared.rng.unit())
-    }
-
-    pub(crate) fn error(&self, why: Why) -> Error {
+    fn error(&self, why: Why) -> Error {
         let servers: Vec<_> = self
             .shared
             .links
@@ -158,8 +278,8 @@ impl Acquire<'_> {
             .with_effort(self.attempts, self.shared.clock.now().since(self.began));
         match kind {
             ErrorKind::Busy => error,
-            _ if self.unanswered => error.with_outcome(Outcome::Unknown),
-            _ => error.with_outcome(Outcome::NotApplied),
+            _ if self.unanswered => error.with_outcome(error::Outcome::Unknown),
+            _ => error.with_outcome(error::Outcome::NotApplied),
         }
     }
 }
@@ -167,7 +287,7 @@ impl Acquire<'_> {
 /// A lock that has been granted and confirmed, in time.
 pub(crate) struct Granted {
     /// The rest of the round, if some servers have not answered yet.
-    pub late: Option<crate::round::Round>,
+    pub late: Option<BoxFuture<'static, ()>>,
     pub token: String,
     pub fence: u64,
     /// Before the message was sent from which validity counts.
@@ -175,6 +295,24 @@ pub(crate) struct Granted {
     pub deadline: Moment,
     /// For each server, whether it may have granted it.
     pub may_hold: Vec<bool>,
+}
+
+/// The wait ended while others of this process were asking, by turns. They know why.
+fn never_came(place: &Place) -> Error {
+    let (kind, message) = if place.found_busy() {
+        (ErrorKind::Busy, "others hold the lock, and others of this process wait for it")
+    } else {
+        (ErrorKind::Unavailable, "too few servers answer others of this process")
+    };
+    Error::new(kind, message)
+}
+
+/// Ends at `end`, if there is one.
+pub(crate) async fn over(end: Option<Instant>) {
+    match end {
+        Some(end) => tokio::time::sleep_until(end).await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Runs `work` until `end`, if there is one; `None` if it takes longer.
@@ -191,11 +329,6 @@ pub(crate) fn release_call(shared: &Shared, keys: &Keys, token: &str) -> Call {
     Call::new(
         &RELEASE,
         [&keys.lock, &keys.fence, &keys.label, &keys.queue],
-        [
-            token.to_owned(),
-            settings.claim_window.as_millis().to_string(),
-            settings.prefix.clone(),
-            if shared.links.len() == 1 { String::new() } else { keys.free.clone() },
-        ],
+        [token.to_owned(), settings.claim_window.as_millis().to_string(), settings.prefix.clone()],
     )
 }

@@ -6,18 +6,22 @@ use futures_util::future::join_all;
 use redis::ProtocolVersion;
 use redis::aio::MultiplexedConnection;
 use std::collections::HashMap;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::sync::{Notify, watch};
-use tokio::time::{Instant, timeout};
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
 
 /// For how long a channel that nobody listens to any more stays subscribed: whoever waits again soon need not wait for
 /// the subscription first.
 const LINGER: Duration = Duration::from_secs(5);
 
+/// How long to rest without channels.
+const LONG: Duration = Duration::from_secs(24 * 3600);
+
 /// What the server said to a subscription.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum State {
+pub(crate) enum Subscription {
     /// Asked, or to be asked on the next connection.
     Pending,
     /// Confirmed on this connection.
@@ -29,7 +33,28 @@ enum State {
 struct Channel {
     listeners: usize,
     idle_since: Instant,
-    state: watch::Sender<State>,
+    state: Arc<State>,
+}
+
+/// Not a `watch` channel, which wakes its receivers in no order: waiters should ask in the order of their arrival.
+struct State {
+    /// Counted with its changes.
+    now: Mutex<(u64, Subscription)>,
+    changed: Notify,
+}
+
+impl State {
+    fn lock(&self) -> MutexGuard<'_, (u64, Subscription)> {
+        self.now.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, next: Subscription) {
+        let mut now = self.lock();
+        if now.1 != next {
+            *now = (now.0 + 1, next);
+            self.changed.notify_waiters();
+        }
+    }
 }
 
 /// See the module.
@@ -43,7 +68,8 @@ pub(crate) struct Channels {
 pub(crate) struct Listening {
     channels: Arc<Channels>,
     name: String,
-    state: watch::Receiver<State>,
+    state: Arc<State>,
+    seen: u64,
 }
 
 impl Channels {
@@ -56,32 +82,36 @@ impl Channels {
         let mut channels = self.lock();
         let channel = channels.entry(name.to_owned()).or_insert_with(|| {
             self.changed.notify_one();
-            Channel { listeners: 0, idle_since: Instant::now(), state: watch::Sender::new(State::Pending) }
+            let state = State { now: Mutex::new((0, Subscription::Pending)), changed: Notify::new() };
+            Channel { listeners: 0, idle_since: Instant::now(), state: Arc::new(state) }
         });
-        channel.listeners += 1;
-        Listening { channels: self.clone(), name: name.to_owned(), state: channel.state.subscribe() }
+        self.join_channel(name, channel)
     }
 
     /// As [`Channels::listen`], if it is subscribed already.
     pub(crate) fn join(self: &Arc<Channels>, name: &str) -> Option<Listening> {
         let mut channels = self.lock();
-        let channel = channels.get_mut(name).filter(|channel| matches!(*channel.state.borrow(), State::On(_)))?;
+        let channel = channels.get_mut(name).filter(|channel| matches!(channel.state.lock().1, Subscription::On(_)))?;
+        Some(self.join_channel(name, channel))
+    }
+
+    fn join_channel(self: &Arc<Channels>, name: &str, channel: &mut Channel) -> Listening {
         channel.listeners += 1;
-        Some(Listening { channels: self.clone(), name: name.to_owned(), state: channel.state.subscribe() })
+        Listening { channels: self.clone(), name: name.to_owned(), state: channel.state.clone(), seen: u64::MAX }
     }
 
     /// Subscribes and unsubscribes on one connection, until it breaks or this is dropped.
     pub(crate) async fn serve(&self, connection: &MultiplexedConnection, protocol: ProtocolVersion, generation: u64) {
         loop {
-            let (wanted, idle) = self.plan();
+            let (wanted, idle, next) = self.plan();
             let asked = wanted.into_iter().map(|name| {
                 let mut connection = connection.clone();
                 async move {
                     let answer = match protocol {
-                        ProtocolVersion::RESP2 => Ok(State::Refused("it speaks no RESP3".to_owned())),
+                        ProtocolVersion::RESP2 => Ok(Subscription::Refused("it speaks no RESP3".to_owned())),
                         _ => match connection.subscribe(&name).await {
-                            Ok(()) => Ok(State::On(generation)),
-                            Err(e) if e.code().is_some() => Ok(State::Refused(classify(&e).cause)),
+                            Ok(()) => Ok(Subscription::On(generation)),
+                            Err(e) if e.code().is_some() => Ok(Subscription::Refused(classify(&e).cause)),
                             Err(e) => Err(e),
                         },
                     };
@@ -91,63 +121,73 @@ impl Channels {
             for (answer, name) in join_all(asked).await {
                 let Ok(state) = answer else { return };
                 if let Some(channel) = self.lock().get(&name) {
-                    channel.state.send_replace(state);
+                    channel.state.set(state);
                 }
             }
             if !idle.is_empty() && connection.clone().unsubscribe(&idle).await.is_err() {
                 return;
             }
-            if self.lock().is_empty() {
-                self.changed.notified().await;
-            } else {
-                let _ = timeout(LINGER, self.changed.notified()).await;
+            tokio::select! {
+                () = self.changed.notified() => {}
+                () = sleep_until(next) => {}
             }
         }
     }
 
-    /// What to subscribe to and what to leave.
-    fn plan(&self) -> (Vec<String>, Vec<String>) {
+    /// What to subscribe to, what to leave, and when to look again: a channel that is left in the meantime lingers longer.
+    fn plan(&self) -> (Vec<String>, Vec<String>, Instant) {
         let now = Instant::now();
-        let (mut wanted, mut idle) = (Vec::new(), Vec::new());
-        self.lock().retain(|name, channel| {
-            let keep = channel.listeners > 0 || channel.idle_since + LINGER > now;
-            match *channel.state.borrow() {
-                State::On(_) if !keep => idle.push(name.clone()),
-                State::Pending if keep => wanted.push(name.clone()),
+        let mut channels = self.lock();
+        let rest = if channels.is_empty() { LONG } else { LINGER };
+        let (mut wanted, mut idle, mut next) = (Vec::new(), Vec::new(), now + rest);
+        channels.retain(|name, channel| {
+            let end = channel.idle_since + LINGER;
+            let keep = channel.listeners > 0 || end > now;
+            if channel.listeners == 0 && keep {
+                next = next.min(end);
+            }
+            match channel.state.lock().1 {
+                Subscription::On(_) if !keep => idle.push(name.clone()),
+                Subscription::Pending if keep => wanted.push(name.clone()),
                 _ => {}
             }
             keep
         });
-        (wanted, idle)
+        (wanted, idle, next)
     }
 
     /// The connection is gone, and all subscriptions with it.
     pub(crate) fn forget_connection(&self) {
         self.lock().retain(|_, channel| {
-            channel.state.send_if_modified(|state| std::mem::replace(state, State::Pending) != State::Pending);
+            channel.state.set(Subscription::Pending);
             channel.listeners > 0
         });
     }
 }
 
 impl Listening {
-    /// Waits until the server has confirmed the subscription: on which connection; or why it refuses.
-    pub(crate) async fn ready(&mut self) -> Result<u64, String> {
-        loop {
-            match &*self.state.borrow_and_update() {
-                State::On(generation) => return Ok(*generation),
-                State::Refused(cause) => return Err(cause.clone()),
-                State::Pending => {}
-            }
-            if self.state.changed().await.is_err() {
-                return Err("the client is closed".to_owned());
-            }
-        }
+    /// How it is now; [`Listening::changed`] tells of what comes after this look.
+    pub(crate) fn now(&mut self) -> Subscription {
+        let now = self.state.lock();
+        self.seen = now.0;
+        now.1.clone()
     }
 
-    /// Waits until the subscription on this connection is over.
-    pub(crate) async fn over(&mut self, generation: u64) {
-        while *self.state.borrow_and_update() == State::On(generation) && self.state.changed().await.is_ok() {}
+    /// How it is now.
+    pub(crate) fn peek(&self) -> Subscription {
+        self.state.lock().1.clone()
+    }
+
+    /// Waits until it changes.
+    pub(crate) async fn changed(&self) {
+        loop {
+            let mut changed = pin!(self.state.changed.notified());
+            changed.as_mut().enable();
+            if self.state.lock().0 != self.seen {
+                return;
+            }
+            changed.await;
+        }
     }
 }
 

@@ -91,12 +91,12 @@ impl Hold {
                 callback: Callback::default(),
             })
         });
-        if let Some(round) = granted.late
+        if let Some(late) = granted.late
             && let Ok(guard) = hold.late.clone().try_lock_owned()
         {
             let hold = hold.clone();
             shared.runtime.spawn(async move {
-                hold.until_ended(round.finish()).await;
+                hold.until_ended(late).await;
                 drop(guard);
             });
         }

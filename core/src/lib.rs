@@ -24,7 +24,6 @@ mod callback;
 mod channels;
 mod client;
 mod clock;
-mod contend;
 mod dial;
 mod driver;
 mod error;

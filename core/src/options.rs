@@ -251,10 +251,8 @@ pub(crate) struct Keys {
     pub lock: String,
     pub fence: String,
     pub label: String,
-    /// Who waits, on one server.
+    /// Who waits, in order.
     pub queue: String,
-    /// The channel on which the servers of a quorum say that they are free.
-    pub free: String,
 }
 
 /// Checks `name` and gives its keys (ARCHITECTURE.md, "The protocol").
@@ -291,7 +289,6 @@ impl Keys {
             fence: format!("{base}:fence"),
             label: format!("{base}:label"),
             queue: format!("{base}:queue"),
-            free: format!("{base}:free"),
         }
     }
 }

@@ -249,14 +249,6 @@ impl Round {
         }
     }
 
-    /// How many of the servers that others hold have to become free before a majority is possible again.
-    pub(crate) fn missing(&self) -> usize {
-        let n = self.votes.len();
-        let unusable = self.votes.iter().filter(|v| matches!(v, Vote::Ahead | Vote::Failed | Vote::Refused)).count();
-        let busy = self.votes.iter().filter(|v| matches!(v, Vote::Busy { .. })).count();
-        (busy + unusable + majority(n)).saturating_sub(n).max(1)
-    }
-
     /// When enough servers may be free, if those that are busy said when their locks expire.
     fn free_in(&self, need: usize) -> Option<Duration> {
         let mut times: Vec<Duration> = self

@@ -9,7 +9,7 @@ use crate::client::Shared;
 use crate::clock::Moment;
 use crate::options::{Keys, LockSettings};
 use crate::quorum::{self, Step};
-use crate::script::{ACQUIRE, Call, RAISE};
+use crate::script::{Call, RAISE, TRY};
 use crate::token;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -50,13 +50,18 @@ impl Round {
         // One server's own clock decides; several need one proposal to agree on in one trip.
         let proposal = if n == 1 { 0 } else { shared.clock.wall_us() };
         let call = Arc::new(Call::new(
-            &ACQUIRE,
-            [&keys.lock, &keys.fence, &keys.label],
+            &TRY,
+            [&keys.lock, &keys.fence, &keys.label, &keys.queue],
             [
                 token.clone(),
                 settings.ttl.as_millis().to_string(),
                 proposal.to_string(),
                 settings.label.clone().unwrap_or_default(),
+                "0".to_owned(),
+                "0".to_owned(),
+                shared.settings.claim_window.as_millis().to_string(),
+                shared.settings.prefix.clone(),
+                "0".to_owned(),
             ],
         ));
         let asked = FuturesUnordered::new();
@@ -90,7 +95,7 @@ impl Round {
                     self.undo = false;
                     let (token, began) = (self.token.clone(), self.began);
                     let may_hold = (0..self.said.len()).map(|i| self.may_hold(i)).collect();
-                    let late = Some(self).filter(|round| !round.asked.is_empty());
+                    let late = (!self.asked.is_empty()).then(|| Box::pin(self.finish()) as BoxFuture<'static, ()>);
                     return Ok(Granted { late, token, fence, began, deadline, may_hold });
                 }
                 Step::Busy { free_in } => break Why::Busy { free_in },
@@ -107,7 +112,7 @@ impl Round {
     }
 
     /// Servers that answer after the completion are still raised to the fence of the round.
-    pub(crate) async fn finish(mut self) {
+    async fn finish(mut self) {
         while let Some((i, said)) = self.asked.next().await {
             self.hear(i, said);
             self.raise();
@@ -179,11 +184,6 @@ impl Round {
     fn may_hold(&self, server: usize) -> bool {
         let maybe = matches!(&self.said[server], Some(Err(failure)) if failure.maybe_applied);
         self.votes.may_hold(server, maybe)
-    }
-
-    /// How many servers have to become free before another round can succeed.
-    pub(crate) fn missing(&self) -> usize {
-        self.votes.missing()
     }
 
     /// What this server said, if it has.

@@ -27,7 +27,8 @@ macro_rules! scripts {
 
 scripts! {
     TRY = "try.lua";
-    ACQUIRE = "acquire.lua";
+    CLAIM = "claim.lua";
+    YIELD = "yield.lua";
     RAISE = "raise.lua";
     EXTEND = "extend.lua";
     REPAIR = "repair.lua";
@@ -77,7 +78,7 @@ mod tests {
 
     #[test]
     fn every_script_names_its_keys_and_arguments_first() {
-        for s in [&TRY, &ACQUIRE, &RAISE, &EXTEND, &REPAIR, &CHECK, &RELEASE] {
+        for s in [&TRY, &CLAIM, &YIELD, &RAISE, &EXTEND, &REPAIR, &CHECK, &RELEASE] {
             assert!(s.text.starts_with("-- KEYS "), "{}", s.text);
             assert!(!s.text.contains("#!lua") && !s.text.contains("-- include"));
             assert_eq!(s.sha.len(), 40);

@@ -1,7 +1,7 @@
 //! Wake-ups: who waits in this process, and the messages that servers send them.
 //!
-//! On one server each waiter has a place in the server's queue under its owner token, and all waiters of a client share
-//! one channel, `PREFIXwake:UUID`. On a quorum a waiter listens to the channel on which each server says that it is free.
+//! Each waiter has a place in the servers' queues under its owner token. All waiters of a client share one channel,
+//! `PREFIXwake:UUID`: so a script finds a waiter's channel from its token.
 
 use crate::acquire::release_call;
 use crate::client::Shared;
@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
-use tokio::sync::Notify;
+use tokio::sync::mpsc;
 
 /// What a waiter on one server is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,37 +20,22 @@ pub(crate) enum Message {
     Granted { fence: u64 },
     /// We are first; look at the lock then.
     Look { at: Moment },
+    /// We were given the lock, but this ticket, which is earlier than others, waits for it.
+    Inquire { ticket: i64 },
 }
 
-/// The last message to one waiter.
-#[derive(Default)]
-pub(crate) struct Mailbox {
-    message: Mutex<Option<Message>>,
-    arrived: Notify,
-}
-
-/// The servers that have become free since the last round.
-#[derive(Default)]
-pub(crate) struct Freed {
-    servers: Mutex<Vec<bool>>,
-    changed: Notify,
-}
+/// The messages to one waiter that it has not read yet, by server.
+type Mailbox = mpsc::UnboundedSender<(usize, Message)>;
 
 /// All waiters of one client in one process.
 pub(crate) struct Wakeups {
-    /// The client's channel on a single server.
+    /// The client's channel.
     pub channel: String,
     /// By owner token.
-    waiters: Mutex<HashMap<String, Arc<Mailbox>>>,
-    /// By channel.
-    freed: Mutex<HashMap<String, Weak<Freed>>>,
+    waiters: Mutex<HashMap<String, Mailbox>>,
     shared: OnceLock<Weak<Shared>>,
     /// Whether it was told that messages do not reach us.
     pub warned: AtomicBool,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Wakeups {
@@ -58,7 +43,6 @@ impl Wakeups {
         Wakeups {
             channel: format!("{}wake:{}", settings.prefix, uuid.simple()),
             waiters: Mutex::default(),
-            freed: Mutex::default(),
             shared: OnceLock::new(),
             warned: AtomicBool::new(false),
         }
@@ -71,31 +55,18 @@ impl Wakeups {
 
     /// Makes `token` known until the result is dropped.
     pub(crate) fn enter(self: &Arc<Wakeups>, token: &str) -> Waiter {
-        let mailbox = Arc::<Mailbox>::default();
-        lock(&self.waiters).insert(token.to_owned(), mailbox.clone());
-        Waiter { wakeups: self.clone(), token: token.to_owned(), mailbox }
+        let (mailbox, messages) = mpsc::unbounded_channel();
+        self.lock().insert(token.to_owned(), mailbox);
+        Waiter { wakeups: self.clone(), token: token.to_owned(), messages }
     }
 
-    /// Collects which servers say on `channel` that they are free.
-    pub(crate) fn watch_free(&self, channel: &str, servers: usize) -> Arc<Freed> {
-        let mut all = lock(&self.freed);
-        all.retain(|_, freed| freed.strong_count() > 0);
-        if let Some(freed) = all.get(channel).and_then(Weak::upgrade) {
-            return freed;
-        }
-        let freed = Arc::new(Freed { servers: Mutex::new(vec![false; servers]), changed: Notify::new() });
-        all.insert(channel.to_owned(), Arc::downgrade(&freed));
-        freed
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Mailbox>> {
+        self.waiters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes a message that has come from a server. Quick: it runs where the connection is read.
     pub(crate) fn deliver(&self, server: usize, channel: &[u8], text: &[u8]) {
-        let Ok(channel) = std::str::from_utf8(channel) else { return };
-        if channel != self.channel {
-            let freed = lock(&self.freed).get(channel).and_then(Weak::upgrade);
-            if let Some(freed) = freed {
-                freed.note(server);
-            }
+        if channel != self.channel.as_bytes() {
             return;
         }
         // KIND TOKEN NUMBER KEY: only the key may have spaces.
@@ -106,20 +77,22 @@ impl Wakeups {
         else {
             return;
         };
-        let mailbox = lock(&self.waiters).get(token).cloned();
+        let mailbox = self.lock().get(token).cloned();
         let Some(shared) = self.shared.get().and_then(Weak::upgrade) else { return };
-        match (kind, mailbox) {
-            ("granted", Some(mailbox)) => mailbox.put(Message::Granted { fence: number }),
-            ("look", Some(mailbox)) => {
-                mailbox.put(Message::Look { at: shared.clock.now() + Duration::from_millis(number) });
-            }
+        let message = match kind {
+            "granted" => Message::Granted { fence: number },
+            "look" => Message::Look { at: shared.clock.now() + Duration::from_millis(number) },
+            "inquire" => Message::Inquire { ticket: i64::try_from(number).unwrap_or(i64::MAX) },
+            _ => return,
+        };
+        if let Some(mailbox) = mailbox {
+            // It fails only if the wait ends in this moment, and then gives up its place.
+            let _ = mailbox.send((server, message));
+        } else if kind == "granted" && !shared.holds(|lease| lease.token() == token) {
             // A command that came late has put an ended wait back into the queue: the next one need not wait for it.
-            ("granted", None) if !shared.holds(|lease| lease.token() == token) => {
-                let keys = options::keys_of(key, &shared.settings);
-                shared.links[server]
-                    .settle(Arc::new(release_call(&shared, &keys, token)), shared.settings.claim_window);
-            }
-            _ => {}
+            let keys = options::keys_of(key, &shared.settings);
+            let release = release_call(&shared, &keys, token);
+            shared.links[server].settle(Arc::new(release), shared.settings.claim_window);
         }
     }
 }
@@ -128,54 +101,21 @@ impl Wakeups {
 pub(crate) struct Waiter {
     wakeups: Arc<Wakeups>,
     token: String,
-    mailbox: Arc<Mailbox>,
+    messages: mpsc::UnboundedReceiver<(usize, Message)>,
 }
 
 impl Waiter {
-    /// Waits for a message.
-    pub(crate) async fn message(&self) -> Message {
-        loop {
-            if let Some(message) = lock(&self.mailbox.message).take() {
-                return message;
-            }
-            self.mailbox.arrived.notified().await;
+    /// Waits for a message; gives the server that sent it, too.
+    pub(crate) async fn message(&mut self) -> (usize, Message) {
+        match self.messages.recv().await {
+            Some(message) => message,
+            None => std::future::pending().await,
         }
     }
 }
 
 impl Drop for Waiter {
     fn drop(&mut self) {
-        lock(&self.wakeups.waiters).remove(&self.token);
-    }
-}
-
-impl Mailbox {
-    fn put(&self, message: Message) {
-        let mut last = lock(&self.message);
-        // What has been granted stays granted.
-        if !matches!(*last, Some(Message::Granted { .. })) || matches!(message, Message::Granted { .. }) {
-            *last = Some(message);
-        }
-        drop(last);
-        self.arrived.notify_one();
-    }
-}
-
-impl Freed {
-    fn note(&self, server: usize) {
-        lock(&self.servers)[server] = true;
-        self.changed.notify_one();
-    }
-
-    /// Begins to count anew.
-    pub(crate) fn reset(&self) {
-        lock(&self.servers).fill(false);
-    }
-
-    /// Waits until so many servers have become free.
-    pub(crate) async fn enough(&self, need: usize) {
-        while lock(&self.servers).iter().filter(|freed| **freed).count() < need {
-            self.changed.notified().await;
-        }
+        self.wakeups.lock().remove(&self.token);
     }
 }

@@ -226,6 +226,7 @@ impl Scenario {
             match word.split_once('=').ok_or_else(|| format!("not an option: {word}"))? {
                 ("ttl", value) => options.ttl = Some(ms(value)?),
                 ("server_timeout", value) => options.server_timeout = Some(ms(value)?),
+                ("claim_window", value) => options.claim_window = Some(ms(value)?),
                 ("wait", value) => options.wait = Some(wait(value)?),
                 ("drift", value) => options.drift = Some(number(value)?),
                 ("prefix", value) => options.prefix = Some(value.to_owned()),

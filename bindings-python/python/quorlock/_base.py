@@ -51,6 +51,7 @@ class BaseClient(ProcessBound):
     drift: part of the TTL set aside for clocks that run at different rates (0.01).
     prefix: what every key begins with (`lock:`).
     exact_keys: the key is the name itself, shared with other libraries that use a plain string key (False).
+    claim_window: how long a waiter to whom the lock is handed may take to claim it (1 s).
     ca_file, client_cert, client_key: PEM files, with `rediss://`.
 
     Raises InvalidArgumentError.
@@ -69,6 +70,7 @@ class BaseClient(ProcessBound):
         drift: float | EllipsisType = ...,
         prefix: str | EllipsisType = ...,
         exact_keys: bool | EllipsisType = ...,
+        claim_window: Duration | EllipsisType = ...,
         ca_file: str | PathLike[str] | None = None,
         client_cert: str | PathLike[str] | None = None,
         client_key: str | PathLike[str] | None = None,
@@ -82,6 +84,7 @@ class BaseClient(ProcessBound):
             drift=drift,
             prefix=prefix,
             exact_keys=exact_keys,
+            claim_window=claim_window,
             ca_file=ca_file,
             client_cert=client_cert,
             client_key=client_key,

@@ -36,6 +36,7 @@ class Client:
         drift: float | EllipsisType,
         prefix: str | EllipsisType,
         exact_keys: bool | EllipsisType,
+        claim_window: Duration | EllipsisType,
         ca_file: str | PathLike[str] | None,
         client_cert: str | PathLike[str] | None,
         client_key: str | PathLike[str] | None,

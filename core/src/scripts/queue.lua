@@ -50,3 +50,12 @@ local function hand_over(prefix, window_ms)
   end
 end
 
+-- The reply to a waiter. Every waiter looks, and so prolongs the queue, soon after the lock's known end; without a
+-- known end every 10 s.
+local function in_queue(rank, ticket)
+  local left = redis.call('PTTL', KEYS[1])
+  local keep = (left < 0 and 10000 or left) + 5000
+  if redis.call('PTTL', KEYS[4]) < keep then redis.call('PEXPIRE', KEYS[4], string.format('%.0f', keep)) end
+  return {0, left, rank, tonumber(ticket)}
+end
+

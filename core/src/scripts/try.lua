@@ -1,19 +1,19 @@
--- KEYS lock fence label queue  ARGV token ttl_ms label enqueue ticket window_ms prefix
+-- KEYS lock fence label queue  ARGV token ttl_ms proposal_us label enqueue ticket window_ms prefix inquire
 -- Takes the lock if it is free and nobody who is alive waits for it longer; else, with enqueue = 1, stands in the
 -- queue: at the ticket, or with 0 behind all others. Replies {1, fence}, or {0, PTTL of the holder, rank, ticket}
--- (rank -1: not in the queue).
+-- (rank -1: not in the queue). With inquire = 1 the holder is told when an earlier ticket than all others comes.
 -- include fence.lua
 -- include queue.lua
-local token, ttl, prefix = ARGV[1], ARGV[2], ARGV[7]
+local token, ttl, prefix = ARGV[1], ARGV[2], ARGV[8]
 
 local function label()
-  if ARGV[3] ~= '' then redis.pcall('SET', KEYS[3], ARGV[3], 'PX', ttl) else redis.call('DEL', KEYS[3]) end
+  if ARGV[4] ~= '' then redis.pcall('SET', KEYS[3], ARGV[4], 'PX', ttl) else redis.call('DEL', KEYS[3]) end
 end
 
 local owner = redis.pcall('GET', KEYS[1])
 if type(owner) == 'table' then return mistyped(owner, 'NOTALOCK', KEYS[1]) end
 if owner == token then -- ours already: handed over, or the same call sent again on a new connection
-  local fence = tonumber(redis.call('GET', KEYS[2]) or '') or next_fence(KEYS[2], 0, ttl)
+  local fence = tonumber(redis.call('GET', KEYS[2]) or '') or next_fence(KEYS[2], ARGV[3], ttl)
   if type(fence) == 'table' then return fence end
   label()
   redis.call('PEXPIRE', KEYS[1], math.max(redis.call('PTTL', KEYS[1]), ttl))
@@ -22,7 +22,7 @@ if owner == token then -- ours already: handed over, or the same call sent again
 end
 local ahead = not owner and first(prefix, token)
 if not owner and (not ahead or ahead == token) then
-  local fence = next_fence(KEYS[2], 0, ttl)
+  local fence = next_fence(KEYS[2], ARGV[3], ttl)
   if type(fence) == 'table' then return fence end
   label()
   if ahead then redis.call('ZREM', KEYS[4], token) end
@@ -30,26 +30,25 @@ if not owner and (not ahead or ahead == token) then
   if ahead then tell_first(prefix, ttl) end
   return {1, fence}
 end
-local rank, ticket = -1, 0
-if ARGV[4] == '1' then
-  local score = redis.pcall('ZSCORE', KEYS[4], token)
-  if type(score) == 'table' then return mistyped(score, 'NOTAQUEUE', KEYS[4]) end
-  ticket = tonumber(score or ARGV[5])
-  if not score then
-    if ticket == 0 then
-      local t = redis.call('TIME')
-      local last = redis.call('ZRANGE', KEYS[4], -1, -1, 'WITHSCORES')[2]
-      ticket = math.max(t[1] * 1000000 + t[2], tonumber(last or '0') + 1)
-    end
-    redis.call('ZADD', KEYS[4], string.format('%.0f', ticket), token)
+if ARGV[5] ~= '1' then
+  if ahead then hand_over(prefix, ARGV[7]) end
+  return {0, redis.call('PTTL', KEYS[1]), -1, 0}
+end
+local ticket = redis.pcall('ZSCORE', KEYS[4], token)
+if type(ticket) == 'table' then return mistyped(ticket, 'NOTAQUEUE', KEYS[4]) end
+if not ticket then
+  ticket = tonumber(ARGV[6])
+  if ticket == 0 then
+    local t = redis.call('TIME')
+    local last = redis.call('ZRANGE', KEYS[4], -1, -1, 'WITHSCORES')[2]
+    ticket = math.max(t[1] * 1000000 + t[2], tonumber(last or '0') + 1)
   end
+  ticket = string.format('%.0f', ticket)
+  redis.call('ZADD', KEYS[4], ticket, token)
 end
-if ahead then hand_over(prefix, ARGV[6]) end
-local left = redis.call('PTTL', KEYS[1])
-if ARGV[4] == '1' then
-  rank = redis.call('ZRANK', KEYS[4], token) or -1
-  -- Every waiter looks, and so prolongs it, soon after the lock's known end; without a known end every 10 s.
-  local keep = (left < 0 and 10000 or left) + 5000
-  if redis.call('PTTL', KEYS[4]) < keep then redis.call('PEXPIRE', KEYS[4], string.format('%.0f', keep)) end
+if ahead then hand_over(prefix, ARGV[7]) end
+local rank = redis.call('ZRANK', KEYS[4], token) or -1
+if rank == 0 and ARGV[9] == '1' and owner then
+  redis.pcall('PUBLISH', channel(prefix, owner), 'inquire ' .. owner .. ' ' .. ticket .. ' ' .. KEYS[1])
 end
-return {0, left, rank, ticket}
+return in_queue(rank, ticket)
