@@ -360,7 +360,8 @@ impl Place {
 
     fn send_claim(&mut self, server: usize, fence: u64) {
         let ttl = self.ttl.as_millis().to_string();
-        let call = Call::new(&CLAIM, self.keys(), [self.token.clone(), ttl, fence.to_string(), self.label.clone()]);
+        let keys = [&self.keys.lock, &self.keys.fence, &self.keys.label];
+        let call = Call::new(&CLAIM, keys, [self.token.clone(), ttl, fence.to_string(), self.label.clone()]);
         self.call(server, Asked::Claim { fence }, call);
     }
 

@@ -18,35 +18,43 @@ local function first(prefix, me)
   end
 end
 
--- Tells the first waiter when to look at the lock again.
-local function tell_first(prefix, in_ms)
-  while true do
-    local head = first(prefix)
-    if not head then return end
+-- Tells the first waiter (`head`, if it is known) when to look at the lock again. PUBLISH says whether anybody
+-- listens; where a subscriber to a pattern hides that the waiter is dead, the next hand-over finds out.
+local function tell_first(prefix, in_ms, head)
+  head = head or redis.call('ZRANGE', KEYS[4], 0, 0)[1]
+  while head do
     local look = 'look ' .. head .. ' ' .. string.format('%.0f', in_ms) .. ' ' .. KEYS[1]
     if redis.pcall('PUBLISH', channel(prefix, head), look) ~= 0 then return end
     redis.call('ZREM', KEYS[4], head)
+    head = redis.call('ZRANGE', KEYS[4], 0, 0)[1]
   end
 end
 
--- Gives the lock, which is free, to the first waiter, for as long as it may take to claim it. Where that fails (out
--- of memory, no right to publish) the waiter finds out when it looks.
+-- Gives the lock, which is free, to the first waiter that is alive, for as long as it may take to claim it. Where that
+-- fails (out of memory, no right to publish) the waiter finds out when it looks.
 local function hand_over(prefix, window_ms)
   while true do
-    local head = first(prefix)
+    local waiting = redis.pcall('ZRANGE', KEYS[4], 0, 1)
+    local head = not waiting.err and waiting[1]
     if not head then return end
-    local fence = next_fence(KEYS[2], 0, window_ms)
-    if type(fence) ~= 'number' then return end
-    if redis.pcall('SET', KEYS[1], head, 'PX', window_ms).err then return end
-    local granted = 'granted ' .. head .. ' ' .. string.format('%.0f', fence) .. ' ' .. KEYS[1]
-    local told = redis.pcall('PUBLISH', channel(prefix, head), granted)
-    if told ~= 0 and type(told) == 'number' then
-      redis.call('ZREM', KEYS[4], head)
-      return tell_first(prefix, window_ms)
+    local name = channel(prefix, head)
+    local told = 0
+    if listens(name) then
+      local fence = next_fence(KEYS[2], 0, window_ms)
+      if type(fence) ~= 'number' then return end
+      if redis.pcall('SET', KEYS[1], head, 'PX', window_ms).err then return end
+      told = redis.pcall('PUBLISH', name, 'granted ' .. head .. ' ' .. string.format('%.0f', fence) .. ' ' .. KEYS[1])
+      if told ~= 0 and type(told) ~= 'number' then
+        redis.call('DEL', KEYS[1])
+        return
+      end
+    end
+    redis.call('ZREM', KEYS[4], head)
+    if told ~= 0 then
+      if waiting[2] then tell_first(prefix, window_ms, waiting[2]) end
+      return
     end
     redis.call('DEL', KEYS[1])
-    if told ~= 0 then return end
-    redis.call('ZREM', KEYS[4], head)
   end
 end
 
