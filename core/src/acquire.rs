@@ -244,7 +244,7 @@ impl Acquire<'_> {
     pub(crate) fn warn_of_own(&mut self) {
         if !self.warned
             && self.shared.clock.now().since(self.began) > self.settings.ttl
-            && self.shared.holds(|lease| lease.key() == self.keys.lock)
+            && self.shared.lease(|lease| lease.key() == self.keys.lock).is_some()
         {
             self.warned = true;
             tracing::warn!(target: "quorlock", name = self.name,

@@ -326,11 +326,11 @@ impl Shared {
         self.interrupts.load(Ordering::Acquire)
     }
 
-    /// Whether this process has such a lease.
-    pub(crate) fn holds(&self, is: impl Fn(&Hold) -> bool) -> bool {
+    /// A lease of this process.
+    pub(crate) fn lease(&self, is: impl Fn(&Hold) -> bool) -> Option<Arc<Hold>> {
         // Not in one expression: the last reference to a lease may be dropped here, which needs the list.
         let leases: Vec<_> = self.leases().values().filter_map(Weak::upgrade).collect();
-        leases.iter().any(|lease| is(lease))
+        leases.into_iter().find(|lease| is(lease))
     }
 
     /// See [`Client::close`].

@@ -38,6 +38,8 @@ const LOOK_WITHOUT_TTL: Duration = Duration::from_secs(10);
 const STAGGER: (Duration, u32) = (Duration::from_millis(50), 20);
 /// A proposed fence is no further above those that servers gave.
 const NEAR_US: u64 = 500_000;
+/// How far ahead of the clock it is: servers that hand over only now should not give a larger one.
+const AHEAD_US: u64 = 10_000;
 
 /// How a wait ended.
 pub(crate) enum Outcome {
@@ -308,8 +310,8 @@ impl Place {
             return Step::Renew;
         }
         if let Some((fence, began)) = self.claim {
-            let claimed = State::Claimed { fence };
-            if self.seats.iter().filter(|seat| seat.state == claimed).count() >= need {
+            let claimed = |seat: &&Seat| seat.state == State::Claimed { fence } && seat.calling != Some(Asked::Yield);
+            if self.seats.iter().filter(claimed).count() >= need {
                 let deadline = began + quorum::validity(self.ttl, self.shared.settings.drift);
                 // This reading of the clock is the completion.
                 let late = self.shared.clock.now() >= deadline;
@@ -345,12 +347,17 @@ impl Place {
             return;
         }
         let highest = self.seats.iter().filter_map(given).max().unwrap_or_default();
-        // A little above all of them, so that what other servers give in this moment is not above it.
-        let fence = match self.shared.clock.wall_us() {
-            now if self.seats.len() > 1 && now > highest && now - highest <= NEAR_US => now,
+        let fence = match self.shared.clock.wall_us() + AHEAD_US {
+            ahead if self.seats.len() > 1 && ahead > highest && ahead - highest <= NEAR_US => ahead,
             _ => highest,
         };
         self.claim = Some((fence, self.shared.clock.now()));
+        for server in 0..self.seats.len() {
+            if let Some(fence) = given(&self.seats[server]) {
+                // What was claimed before counts from before, and does not count here.
+                self.seats[server].state = State::Granted { fence };
+            }
+        }
         for server in 0..self.seats.len() {
             if given(&self.seats[server]).is_some() {
                 self.send_claim(server, fence);
@@ -359,9 +366,7 @@ impl Place {
     }
 
     fn send_claim(&mut self, server: usize, fence: u64) {
-        let ttl = self.ttl.as_millis().to_string();
-        let keys = [&self.keys.lock, &self.keys.fence, &self.keys.label];
-        let call = Call::new(&CLAIM, keys, [self.token.clone(), ttl, fence.to_string(), self.label.clone()]);
+        let call = claim_call(&self.keys, &self.token, self.ttl, fence, &self.label);
         self.call(server, Asked::Claim { fence }, call);
     }
 
@@ -545,6 +550,15 @@ impl Place {
         let granted = Granted { late, token: self.token.clone(), fence, began, deadline, may_hold };
         Lease::new(Hold::begin(acquire.shared, acquire.name, acquire.keys, acquire.settings, granted))
     }
+}
+
+/// The call that makes what was handed to `token` its own for the whole TTL.
+pub(crate) fn claim_call(keys: &Keys, token: &str, ttl: Duration, fence: u64, label: &str) -> Call {
+    Call::new(
+        &CLAIM,
+        [&keys.lock, &keys.fence, &keys.label],
+        [token.to_owned(), ttl.as_millis().to_string(), fence.to_string(), label.to_owned()],
+    )
 }
 
 impl Drop for Place {

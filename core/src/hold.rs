@@ -10,6 +10,7 @@ use crate::callback::Callback;
 use crate::client::Shared;
 use crate::clock::Moment;
 use crate::error::{Error, ErrorKind, Result};
+use crate::handover::claim_call;
 use crate::lease::LostReason;
 use crate::options::{Keys, LockSettings};
 use crate::quorum::{self, Verdict};
@@ -254,6 +255,13 @@ impl Hold {
             Ok(())
         };
         self.until_ended(renewal).await.unwrap_or(Ok(()))
+    }
+
+    /// Claims a server that hands the lock to us when we have it already. It counts from the next extension on.
+    pub(crate) fn claim_more(self: Arc<Self>, server: usize) {
+        let call = claim_call(&self.keys, &self.token, self.ttl(), self.fence, &self.label);
+        let answer = self.shared.links[server].run(Arc::new(call));
+        self.shared.runtime.clone().spawn(async move { self.until_ended(answer).await });
     }
 
     async fn until_ended<T>(&self, work: impl Future<Output = T>) -> Option<T> {

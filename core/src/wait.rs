@@ -88,11 +88,17 @@ impl Wakeups {
         if let Some(mailbox) = mailbox {
             // It fails only if the wait ends in this moment, and then gives up its place.
             let _ = mailbox.send((server, message));
-        } else if kind == "granted" && !shared.holds(|lease| lease.token() == token) {
-            // A command that came late has put an ended wait back into the queue: the next one need not wait for it.
-            let keys = options::keys_of(key, &shared.settings);
-            let release = release_call(&shared, &keys, token);
-            shared.links[server].settle(Arc::new(release), shared.settings.claim_window);
+        } else if kind == "granted" {
+            match shared.lease(|lease| lease.token() == token) {
+                // It is complete without this server, and better off with it.
+                Some(lease) => lease.claim_more(server),
+                // A command that came late has put an ended wait back into the queue: the next one need not wait for it.
+                None => {
+                    let keys = options::keys_of(key, &shared.settings);
+                    let release = release_call(&shared, &keys, token);
+                    shared.links[server].settle(Arc::new(release), shared.settings.claim_window);
+                }
+            }
         }
     }
 }
