@@ -136,7 +136,7 @@ mod wakeup {
                     return Ok(output);
                 }
                 check()?;
-                Some(process.handle().enter())
+                Some((process.handle().enter(), process.driver.other()))
             }
         };
         let mut pause = FIRST_SLEEP;

@@ -4,7 +4,8 @@
 //! machine. So a thread that calls again and again drives the runtime itself while it waits: it takes the runtime over
 //! when its calls follow each other within [`GRACE`], and the runtime's own thread takes it back when they stop. Between
 //! two such calls nobody drives, so what is due in the background (a renewal, the last answers of a round) is late by
-//! at most [`GRACE`], or [`LONGEST_REST`] if the calls need no driving.
+//! at most [`GRACE`], or [`LONGEST_REST`] if the calls need no driving. That will not do for others who wait for an answer
+//! or for a lock, so while there are any the runtime's own thread drives.
 
 use crate::clock::{Clock, Moment, SystemClock};
 use crate::runtime::{self, NoSigpipe, Process};
@@ -33,6 +34,8 @@ pub(crate) struct Driver {
     needed: AtomicBool,
     /// Callers that drive, or wait for their turn to.
     callers: AtomicUsize,
+    /// Work whose caller does not drive.
+    others: AtomicUsize,
     /// When the last blocking call ended.
     last: AtomicU64,
 }
@@ -48,7 +51,7 @@ impl Driver {
             let rest = SystemClock.now();
             while !self.needed.swap(false, Ordering::SeqCst) {
                 // Calls that have their answers at once drive nothing: they must not keep a server from being dialled.
-                let over = !self.busy() || SystemClock.now().since(rest) > LONGEST_REST;
+                let over = !self.busy() || self.others() || SystemClock.now().since(rest) > LONGEST_REST;
                 if over && self.callers.load(Ordering::SeqCst) == 0 {
                     break;
                 }
@@ -62,8 +65,20 @@ impl Driver {
         SystemClock.now().since(Moment(self.last.load(Ordering::Relaxed))) < GRACE
     }
 
-    /// Sees to it that a task which was given to the runtime from outside runs.
-    pub(crate) fn ensure(&self) {
+    /// Whether somebody waits who does not drive.
+    fn others(&self) -> bool {
+        self.others.load(Ordering::SeqCst) > 0
+    }
+
+    /// Counts work whose caller does not drive, as long as the result lives.
+    pub(crate) fn other(&'static self) -> Other {
+        self.others.fetch_add(1, Ordering::SeqCst);
+        self.ensure();
+        Other(self)
+    }
+
+    /// Sees to it that somebody drives.
+    fn ensure(&self) {
         if !self.own.load(Ordering::SeqCst)
             && self.callers.load(Ordering::SeqCst) == 0
             && let Some(thread) = self.thread.get()
@@ -83,7 +98,7 @@ pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     let driver = &process.driver;
     let _ended = Ended(driver);
     if driver.own.load(Ordering::SeqCst) {
-        if !driver.busy() {
+        if !driver.busy() || driver.others() {
             return runtime::park_on(future);
         }
         driver.wanted.notify_one();
@@ -92,6 +107,15 @@ pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     let _counted = Leaving(driver);
     let _quiet = NoSigpipe::begin();
     runtime::as_ours(|| process.block_on(future))
+}
+
+/// See [`Driver::other`].
+pub(crate) struct Other(&'static Driver);
+
+impl Drop for Other {
+    fn drop(&mut self) {
+        self.0.others.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 struct Ended<'a>(&'a Driver);
@@ -106,6 +130,8 @@ struct Leaving<'a>(&'a Driver);
 
 impl Drop for Leaving<'_> {
     fn drop(&mut self) {
-        self.0.callers.fetch_sub(1, Ordering::SeqCst);
+        if self.0.callers.fetch_sub(1, Ordering::SeqCst) == 1 && self.0.others() {
+            self.0.ensure();
+        }
     }
 }

@@ -126,12 +126,15 @@ impl Process {
     }
 
     /// As a task, from any thread.
-    pub(crate) fn spawn<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
-        let task = self.handle().spawn(work);
-        if self.single() && !is_this_thread() {
-            self.driver.ensure();
-        }
-        task
+    pub(crate) fn spawn<T: Send + 'static>(
+        &'static self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> JoinHandle<T> {
+        let other = self.driver.other();
+        self.handle().spawn(async move {
+            let _other = other;
+            work.await
+        })
     }
 
     fn start(&'static self) -> Result<()> {
