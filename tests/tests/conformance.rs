@@ -27,6 +27,7 @@ macro_rules! scenarios {
 
 scenarios! {
     causes_are_told
+    claim_window_invalid
     close_drains
     close_ends_leases
     close_ends_waits
@@ -72,7 +73,11 @@ scenarios! {
     wait_ends_with_deletion
     wait_ends_with_expiry
     wait_ends_with_release
+    wait_in_order
+    wait_in_order_on_a_quorum
     wait_is_bounded
+    wait_that_ends_leaves_nothing
+    wait_without_messages
     wait_zero_is_busy
     wrong_type_is_refused
 }
