@@ -23,6 +23,27 @@ const port = native.openPort((number, failure, value) => {
 const awake = setInterval(() => {}, 0x7fffffff).unref()
 let awaited = 0
 
+// One listener for each signal, however many calls it may end: Node warns of a leak at the eleventh.
+const ends = new WeakMap() // a signal, and what to do when it is aborted
+
+function onAbort(signal, end) {
+  let all = ends.get(signal)
+  if (all === undefined) {
+    all = { each: new Set(), listener: () => all.each.forEach((end) => end()) }
+    ends.set(signal, all)
+    signal.addEventListener('abort', all.listener)
+  }
+  all.each.add(end)
+}
+
+function offAbort(signal, end) {
+  const all = ends.get(signal)
+  all.each.delete(end)
+  if (all.each.size > 0) return
+  ends.delete(signal)
+  signal.removeEventListener('abort', all.listener)
+}
+
 class Call {
   constructor(owner, resolve, reject, signal) {
     this.owner = owner // so that it is not collected in the middle of the call
@@ -35,7 +56,7 @@ class Call {
 
   settle(failure, value) {
     if (--awaited === 0) awake.unref()
-    if (this.onAbort !== undefined) this.signal.removeEventListener('abort', this.onAbort)
+    if (this.onAbort !== undefined) offAbort(this.signal, this.onAbort)
     if (failure === null || failure === undefined) this.resolve(value)
     else this.reject(failure)
   }
@@ -56,7 +77,7 @@ async function run(owner, begin, signal) {
         open.delete(number)
         call.settle({ code: 'ABORT_ERR' })
       }
-      signal.addEventListener('abort', call.onAbort, { once: true })
+      onAbort(signal, call.onAbort)
     })
   } catch (failure) {
     // Made here and not where the failure arrived, so that its stack shows who called.

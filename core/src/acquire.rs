@@ -58,6 +58,7 @@ pub(crate) async fn acquire(
             _ => None,
         },
         began,
+        began_us: shared.clock.wall_us(),
         attempts: 0,
         known: vec![None; shared.links.len()],
         unanswered: false,
@@ -83,6 +84,8 @@ pub(crate) struct Acquire<'a> {
     /// When the wait is over, if it has a limit other than zero.
     pub end: Option<Instant>,
     began: Moment,
+    /// When it began, by the wall clock.
+    pub began_us: u64,
     pub attempts: u32,
     /// What each server said last.
     pub known: Vec<Option<String>>,
@@ -125,6 +128,9 @@ impl Acquire<'_> {
         let mut turn = shared.turns.enter(&self.keys.lock);
         let mut polling = false;
         let mut queue = self.join(turn.contended());
+        if until(end, turn.behind_first()).await.is_none() {
+            return Err(self.error(Why::Short));
+        }
         let mut pause = FIRST_PAUSE;
         let mut before = Why::Short;
         loop {
@@ -140,7 +146,9 @@ impl Acquire<'_> {
                 }
             }
             let began = shared.clock.now();
-            let mut missed = match self.round().await {
+            let round = self.round().await;
+            turn.first_is_over();
+            let mut missed = match round {
                 Ok(lease) => {
                     turn.place.answered();
                     return Ok(lease);

@@ -53,7 +53,7 @@ pub(crate) enum Outcome {
 pub(crate) async fn wait(acquire: &mut Acquire<'_>, listening: Vec<Listening>) -> Outcome {
     let end = acquire.end;
     // All servers must order the tickets alike; a single one gives them itself.
-    let ticket = if listening.len() == 1 { 0 } else { acquire.shared.clock.wall_us() as i64 };
+    let ticket = if listening.len() == 1 { 0 } else { acquire.began_us as i64 };
     let mut place = Place::new(acquire, listening, ticket);
     loop {
         if place.ask_where_due() {

@@ -1,9 +1,9 @@
-//! One contender per name inside a process: the others queue here, in order, instead of asking the servers too.
+//! Who of this client wants a lock. Where waiting has to poll, one contender per name asks and the others queue here.
 
 use crate::clock::Moment;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tokio::sync::{Mutex as Queue, Notify, OwnedMutexGuard};
+use tokio::sync::{Mutex as Queue, Notify, OwnedMutexGuard, OwnedRwLockWriteGuard, RwLock};
 
 /// Who tries to take which lock now.
 #[derive(Default)]
@@ -14,6 +14,8 @@ pub(crate) struct Turns(Mutex<HashMap<String, Arc<Place>>>);
 pub(crate) struct Place {
     /// Served in order of arrival.
     queue: Arc<Queue<()>>,
+    /// Held by a call that found no other, until it knows whether it has to wait: those that come later stand behind it.
+    first: Arc<RwLock<()>>,
     /// A lease of this process on this lock has just been released.
     pub freed: Notify,
     last: Mutex<Last>,
@@ -60,6 +62,7 @@ pub(crate) struct Turn<'a> {
     key: &'a str,
     pub place: Arc<Place>,
     guard: Option<OwnedMutexGuard<()>>,
+    first: Option<OwnedRwLockWriteGuard<()>>,
 }
 
 impl Turns {
@@ -70,15 +73,12 @@ impl Turns {
     /// Stands in the queue. What is returned is the turn once [`Turn::come`] has ended; dropping it leaves the queue.
     pub(crate) fn enter<'a>(&'a self, key: &'a str) -> Turn<'a> {
         let mut places = self.lock();
-        let place = match places.get(key) {
-            Some(place) => place.clone(),
-            None => {
-                let place = Arc::<Place>::default();
-                places.insert(key.to_owned(), place.clone());
-                place
-            }
-        };
-        Turn { turns: self, key, place, guard: None }
+        let known = places.get(key).cloned();
+        let place = known.unwrap_or_else(|| places.entry(key.to_owned()).or_default().clone());
+        // The map's own reference and ours: nobody else.
+        let alone = Arc::strong_count(&place) == 2;
+        let first = place.first.clone();
+        Turn { turns: self, key, place, guard: None, first: alone.then(|| first.try_write_owned().ok()).flatten() }
     }
 
     /// Tells the contender of this process, if there is one, that the lock has been released.
@@ -90,10 +90,21 @@ impl Turns {
 }
 
 impl Turn<'_> {
-    /// Whether others of this process want the lock too.
+    /// Whether others of this client wanted the lock before.
     pub(crate) fn contended(&self) -> bool {
-        // The map's own reference and ours.
-        Arc::strong_count(&self.place) > 2
+        self.first.is_none()
+    }
+
+    /// Waits until a call that came first knows whether it has to wait.
+    pub(crate) async fn behind_first(&self) {
+        if self.contended() {
+            drop(self.place.first.read().await);
+        }
+    }
+
+    /// This call knows whether it has to wait.
+    pub(crate) fn first_is_over(&mut self) {
+        self.first = None;
     }
 
     /// Waits for the turn, in order of the calls.
@@ -105,6 +116,7 @@ impl Turn<'_> {
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         self.guard = None;
+        self.first = None;
         let mut places = self.turns.lock();
         // The map's own reference and ours: nobody else is left.
         if Arc::strong_count(&self.place) == 2 {
