@@ -17,7 +17,7 @@ from harness.uncontended import m1
 
 def needs():
     """What run.sh must prepare."""
-    used = [d for name, d in PEERS.items() if set(d["tests"]) & set(TESTS) or (name == "floor-rust" and "article" in TESTS)]
+    used = [d for d in PEERS.values() if set(d["tests"]) & set(TESTS)]
     return dict.fromkeys(d["needs"] for d in used)
 
 

@@ -2,6 +2,8 @@
 from .options import PEERS, A
 from .results import SAVED
 
+COMMANDS = 4.0
+
 
 def check():
     """Prints what is well and what is not. Whether all is well."""
@@ -22,6 +24,8 @@ def wrong(peer, metric, result):
         yield f"{result['violations']} violations"
     for run in result.get("runs", []):
         yield from (run.get("error"), run.get("hung"), *run.get("errors", []), *run.get("fail_kinds", []))
+    if metric.startswith(("M2", "M4")):
+        yield from contended(metric, result)
     if metric.startswith("M3"):
         if majority_down(metric) and result.get("ok"):
             yield "a pair succeeded without a majority"
@@ -32,6 +36,16 @@ def wrong(peer, metric, result):
             yield "the lock of the next holder is gone"
         if PEERS[peer].get("ours") and result.get("told_ms") is None:
             yield "its holder was not told of the loss"
+
+
+def contended(metric, result):
+    if "loop" in metric and result["starved"] != 0:
+        yield f"starved: {result['starved']}"
+    if "drain" in metric and not all(run["handovers"] == run["waiters"] for run in result["runs"] if "error" not in run):
+        yield "not every waiter had its turn"
+    sent = result.get("sent_per_handover")
+    if metric.startswith("M2drain") and (sent is None or sent > COMMANDS):
+        yield f"{sent} commands a hand-over, more than {COMMANDS}"
 
 
 def majority_down(metric):

@@ -16,7 +16,7 @@ ap.add_argument("--out", default=os.environ.get("BENCH_OUT", os.path.join(TARGET
 ap.add_argument("--base-port", type=int, default=int(os.environ.get("BENCH_PORT", "0")), help="first of five ports; default: five free ones")
 ap.add_argument("--lock", default=os.environ.get("BENCH_LOCK"), help="file to flock around each measured run")
 ap.add_argument("--peers", help="names or patterns (quorlock-*), comma-separated; default all, with --quick quorlock-*")
-ap.add_argument("--tests", help="default M1,M2,M3,M4,M5,M6,article; with --quick M1,M5")
+ap.add_argument("--tests", help="default M1,M2,M3,M4,M5,M6,article; with --quick M1,M2,M4,M5")
 ap.add_argument("--rounds", type=int, default=5, help="rounds of M1; M2 and M4 take 3/5 of it")
 ap.add_argument("--pairs", type=int, default=3000)
 ap.add_argument("--hard", type=float, default=20, help="seconds after which a worker counts as hung")
@@ -37,7 +37,7 @@ QUICK_CFG = {"server_timeout_ms": 300} if A.quick else {}
 
 
 def selected_tests():
-    tests = A.tests.split(",") if A.tests else ["M1", "M5"] if A.quick else METRICS
+    tests = A.tests.split(",") if A.tests else ["M1", "M2", "M4", "M5"] if A.quick else METRICS
     for test in tests:
         if test not in METRICS:
             sys.exit(f"no test is called {test}; there are {', '.join(METRICS)}")
@@ -49,10 +49,10 @@ def selected_peers():
     for pattern in patterns:
         if not fnmatch.filter(ALL_PEERS, pattern):
             sys.exit(f"no peer is called {pattern}; there are {', '.join(ALL_PEERS)}")
-    return {
-        name: peer for name, peer in ALL_PEERS.items()
-        if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns) or (peer.get("floor") and not A.quick)
-    }
+    chosen = {name: peer for name, peer in ALL_PEERS.items() if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)}
+    floors = {} if A.quick else {
+        name: {**peer, "tests": peer["floor"]} for name, peer in ALL_PEERS.items() if set(peer.get("floor", ())) & set(TESTS)}
+    return {**floors, **chosen}
 
 
 def variants(peer):

@@ -1,6 +1,7 @@
 """The results as tables."""
 import os
 
+from .aims import missed
 from .options import ALL_PEERS, CLIENTS, A
 from .results import load
 
@@ -41,33 +42,59 @@ def m1(results):
           fmt(d["srv_us"], 1), fmt(d["c64_pairs_s"]), fmt(d["c64_x"], 2), fmt(d["c64_cpu_us"])] for _, p, d in found])
 
 
-def m2(results):
-    def cells(kind, hold):
-        for (p, m), d in results.items():
-            if m.startswith(f"M2{kind}.") and m.endswith(f".{hold}"):
-                yield [p, *m.split(".")[1:3]], d
+def aim(p, metric, figures):
+    """The last cells of a row: its quiet runs, and whether quorlock reached what it has to."""
+    quiet = f"{figures['quiet']} of {figures['timed']}" if figures.get("timed") else "-"
+    if A.quick or not ALL_PEERS[p].get("ours"):
+        return [quiet, ""]
+    problems = "; ".join(missed(metric, figures))
+    return [quiet, f"missed: {problems}" if problems else "met"]
 
+
+def found(results, kind):
+    """Results of a metric such as M2drain: peer, the rest of the metric's name, the result."""
+    for (p, m), d in results.items():
+        name, *rest = m.split(".")
+        if name == kind:
+            yield p, rest, d
+
+
+def m2(results):
     for hold in ("hold0", "hold30"):
         yield from tab(
-            f"M2 drain, 100 waiters once each, {hold} ms",
-            "peer | variant | layout | handoffs | failed | handoffs/s | gap p50 ms | gap p99 ms | commands/handoff | +in scripts"
-            " | all (commandstats) | client CPU us/handoff | order tau | violations",
-            [[*names, fmt(d["handoffs"]), fmt(d["failed"]), fmt(d["handoffs_s"], 1), fmt_ms(d["gap_p50"], 2), fmt_ms(d["gap_p99"], 1),
-              fmt(d.get("outer_per_handoff"), 1), fmt(d.get("inner_per_handoff"), 1), fmt(d["cmds_per_handoff"], 1),
-              fmt(d["cpu_us_per_handoff"]), fmt(d["tau"], 2), fmt(d["violations"])] for names, d in cells("drain", hold)])
-    for hold in ("hold0", "hold30"):
+            f"M2 drain, 100 waiters once each, {hold[4:]} ms (x: of floor-blpop in the same round)",
+            "peer | variant | layout | hand-overs | failed | violations | order tau | hand-overs/s | x | gap p50 ms | x | gap p99 ms"
+            " | commands/hand-over | looks | set-up | in scripts | client CPU us/hand-over | quiet | aim",
+            [[p, *names, fmt(d["handovers"]), fmt(d["failed"]), fmt(d["violations"]), fmt(d["tau"], 3), fmt(d["handovers_s"], 1),
+              fmt(d["handovers_s_x"], 2), fmt_ms(d["gap_p50"], 2), fmt(d["gap_p50_x"], 2), fmt_ms(d["gap_p99"], 1),
+              fmt(d.get("sent_per_handover"), 2), fmt(d.get("looks")), fmt(d.get("setup")), fmt(d.get("inner_per_handover"), 1),
+              fmt(d["cpu_us_per_handover"]), *aim(p, "M2drain", d)] for p, (*names, at), d in found(results, "M2drain") if at == hold])
+    for hold, seconds in (("hold0", 2), ("hold30", 10)):
         yield from tab(
-            f"M2 loop 2 s, 100 waiters again and again, {hold} ms",
-            "peer | variant | layout | grants/s | to another waiter/s | starved of 100 | largest share | Jain | wait p50 ms"
-            " | wait max ms | max/p50 | commands/grant | failed | violations",
-            [[*names, fmt(d["grants_s"]), fmt(d["handoffs_s"]), fmt(d["starved"]), fmt(d["max_share"], 2), fmt(d["jain"], 2),
+            f"M2 loop, 100 waiters again and again for {seconds} s, {hold[4:]} ms",
+            "peer | variant | layout | grants/s | to another waiter/s | starved of 100 | largest share | Jain | wait p50 ms | wait max ms"
+            " | max/p50 | commands/grant, those in scripts too | failed | violations | quiet | aim",
+            [[p, *names, fmt(d["grants_s"]), fmt(d["handovers_s"]), fmt(d["starved"]), fmt(d["max_share"], 2), fmt(d["jain"], 3),
               fmt(d["wait_p50_ms"], 1), fmt(d["wait_max_ms"]), fmt(d["wait_p50_ms"] and d["wait_max_ms"] / d["wait_p50_ms"], 1),
-              fmt(d["cmds_per_grant"], 1), fmt(d["failed"]), fmt(d["violations"])] for names, d in cells("loop", hold)])
+              fmt(d["all_per_grant"], 1), fmt(d["failed"]), fmt(d["violations"]), *aim(p, "M2loop", d)]
+             for p, (*names, at), d in found(results, "M2loop") if at == hold])
     yield from tab(
-        "M2 one waiter behind one holder: release() to the waiter's start, 15 times",
-        "peer | variant | gap p50 ms | gap max ms | commands | failed",
-        [[p, m.split(".")[1], fmt(d["gap_ms_p50"], 2), fmt(d["gap_ms_max"], 1), fmt(d["cmds_per_handoff"]), fmt(d["failed"])]
-         for (p, m), d in results.items() if m.startswith("M2one.")])
+        "M2 one waiter behind one holder: release() to the waiter's start, 12 times a round",
+        "peer | variant | gap p50 ms | x floor-blpop | gap max ms | commands with both releases | failed | quiet | aim",
+        [[p, v, fmt_ms(d["gap_p50"], 2), fmt(d["gap_p50_x"], 2), fmt_ms(d["gap_max"], 1), fmt(d["sent_each"]), fmt(d["failed"]),
+          *aim(p, "M2one", d)] for p, (v,), d in found(results, "M2one")])
+    scaled = {(p, *rest): d for p, rest, d in found(results, "M2scale")}
+    rows = []
+    for (p, v, procs, n), d in sorted(scaled.items(), key=lambda x: (x[0][:2], int(x[0][2]), int(x[0][3]))):
+        of_100 = scaled.get((p, v, procs, "100"), {}).get("sent_per_handover")
+        mine = d.get("sent_per_handover")
+        d = {**d, "of_100": mine / of_100 if mine and of_100 else None}
+        rows.append([p, v, procs, n, fmt(mine, 2), fmt(d["of_100"], 2), fmt(d["first"].get("sent_per_handover"), 2), fmt(d.get("looks")),
+                     fmt(d["first"].get("setup")), fmt(d["tau"], 3), fmt(d["failed"]), fmt(d["violations"]), aim(p, "M2scale", d)[1]])
+    yield from tab(
+        "M2 drain with more waiters, 0 ms: commands (counted, not timed)",
+        "peer | variant | processes | waiters | commands/hand-over | of that with 100 | the first time | looks | set-up | order tau | failed"
+        " | violations | aim", rows)
 
 
 def m3_cell(fault, d):
@@ -101,18 +128,18 @@ def m3(results):
 
 def m4(results):
     rows = []
-    for (p, m), d in results.items():
-        if m.startswith("M4drain."):
-            v = m.split(".")[1]
-            loop = results.get((p, f"M4loop.{v}"), {})
-            rows.append([
-                p, v, fmt(d["handoffs"]), fmt(d["failed"]), fmt(d["handoffs_s"], 1), fmt_ms(d["gap_p50"], 1), fmt_ms(d["gap_max"]),
-                fmt(d.get("outer_per_handoff"), 1), fmt(loop.get("grants_s"), 1), fmt(loop.get("handoffs_s"), 1), fmt(loop.get("failed")),
-                fmt(loop.get("starved")), fmt(loop.get("wait_max_ms")), fmt((d["violations"] or 0) + (loop.get("violations") or 0))])
+    for p, (v,), d in found(results, "M4drain"):
+        loop = results.get((p, f"M4loop.{v}"), {})
+        worst = {**d, "starved": loop.get("starved"), "wait_max_ms": loop.get("wait_max_ms"),
+                 **{k: d[k] + loop.get(k, 0) for k in ("failed", "violations")}}
+        rows.append([
+            p, v, fmt(d["handovers"]), fmt(d["handovers_s"], 1), fmt_ms(d["gap_p50"], 1), fmt_ms(d["gap_max"]),
+            fmt(d.get("sent_per_handover"), 1), fmt(loop.get("grants_s"), 1), fmt(loop.get("handovers_s"), 1),
+            fmt(loop.get("starved")), fmt(loop.get("wait_max_ms")), fmt(worst["failed"]), fmt(worst["violations"]), *aim(p, "M4", worst)])
     yield from tab(
         "M4 Redlock contended, 10 processes, 5 servers, hold 0",
-        "peer | variant | drain: handoffs of 10 | failed | handoffs/s | gap p50 ms | gap max ms | commands/handoff | loop: grants/s"
-        " | to another/s | failed | starved | wait max ms | violations", rows)
+        "peer | variant | drain: hand-overs | hand-overs/s | gap p50 ms | gap max ms | commands/hand-over | loop: grants/s"
+        " | to another/s | starved | wait max ms | failed | violations | quiet | aim", rows)
 
 
 def given_up(results):
@@ -145,11 +172,12 @@ def m6(results):
 
 
 def article(results):
-    d = results.get(("floor-rust", "article"))
-    if d:
-        yield from ("", f"Article scenario (100 clients, 300 ms job, 50 ms sleep spin): {d['first_hold_attempts']} attempts in the first "
-                        f"hold, {d['mean_attempts_per_hold']:.0f} a hold on average, {d['total_attempts']} in all; "
-                        f"{d['handoffs_s']:.2f} handoffs/s")
+    yield from tab(
+        "The article's scenario: 100 clients at once, a 300 ms job each",
+        "peer | commands/hold | in the first hold | looks | set-up | hand-overs/s | client CPU, cores | order tau | failed | violations | aim",
+        [[p, fmt(d["sent_per_hold"], 2), fmt(d.get("sent_in_first_hold")), fmt(d["looks"]), fmt(d["setup"]), fmt(d["handovers_s"], 2),
+          fmt(d["client_cores"], 3), fmt(d["tau"], 3), fmt(d["failed"]), fmt(d["violations"]), aim(p, "article", d)[1]]
+         for p, _, d in found(results, "article")])
 
 
 def table():

@@ -3,6 +3,7 @@ import collections
 import random
 import subprocess
 
+from . import commands
 from .machine import QUIET, busy_ticks, log, measured, med, pct
 from .options import PEERS, TTL, A
 from .results import save
@@ -27,8 +28,8 @@ def outer_share(w, srv):
     """By command, which part of its calls in a pair does not come from inside a script (whose time includes them)."""
     mon = Monitor(srv)
     w.ask(cmd="pairs", n=10, tasks=1, key="warm", ttl_ms=TTL)
-    outer, inner = mon.end()
-    return {c: n / (n + inner.get(c, 0)) for c, n in outer.items()}
+    seen = commands.count(commands.parse(mon.end()))
+    return {c: n / (n + seen["inner"].get(c, 0)) for c, n in seen["sent"].items()}
 
 
 def m1():

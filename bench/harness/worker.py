@@ -16,7 +16,7 @@ class Hung(Exception):
 
 class Worker:
     def __init__(self, peer, ports, variant="default", **cfg):
-        d = PEERS[peer]
+        self.peer, d = peer, PEERS[peer]
         argv = [x.format(CACHE=A.cache, BENCH=BENCH) for x in d["run"]]
         cfg = {"peer": peer, "ports": ports, "variant": variant, **d.get("cfg", {}), **QUICK_CFG, **cfg}
         env = dict(os.environ, NODE_PATH=os.path.join(A.cache, "env", d["needs"], "node_modules"),
