@@ -518,7 +518,7 @@ def test_o34_the_database_is_kept(bed: Bed, url: str) -> None:
 
 
 def test_o35_a_server_without_client_and_hello(bed: Bed, url: str) -> None:
-    with quorlock.Client(bed.ask("fake", 0)) as client:
+    with quorlock.Client(bed.ask("fake", 0), server_timeout=2) as client:  # it is not about slow machines
         with client.lock("a", wait=5) as lease:
             lease.extend()
 

@@ -25,6 +25,18 @@ pub const fn ms(count: u64) -> std::time::Duration {
     std::time::Duration::from_millis(count)
 }
 
+/// How many waiters stand in the queue of the lock `name`.
+pub fn waiting(server: &Server, name: &str) -> i64 {
+    server.cmd(&["ZCARD", &format!("lock:{{{name}}}:queue")]).as_i64().expect("a number")
+}
+
+/// What is left of locks on a server: all but fences and the registrations of clients.
+pub fn left(server: &Server) -> Vec<String> {
+    let mut keys = server.keys("lock:*");
+    keys.retain(|key| !key.ends_with(":fence") && !key.starts_with("lock:client:"));
+    keys
+}
+
 /// Options of a client whose limit for one server is as long as locks with this TTL allow, at most a second: on a
 /// loaded machine even a server that is well may take longer than the usual 50 ms to answer.
 pub fn patient(ttl: std::time::Duration) -> quorlock::ClientOptions {

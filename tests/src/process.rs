@@ -55,6 +55,24 @@ impl Process {
         let _ = self.child.wait();
     }
 
+    /// CPU time that its threads have used so far.
+    pub fn cpu_time(&self) -> Duration {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).expect("it runs");
+        let of_thread = |thread: io::Result<std::fs::DirEntry>| {
+            // Nothing of a thread that has just ended. `NANOSECONDS …`
+            let stat = std::fs::read_to_string(thread.ok()?.path().join("schedstat")).ok()?;
+            stat.split(' ').next()?.parse().ok().map(Duration::from_nanos)
+        };
+        threads.filter_map(of_thread).sum()
+    }
+
+    /// Memory that it has in use (RSS), in bytes.
+    pub fn resident(&self) -> i64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("it runs");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("it has memory");
+        line.trim().trim_end_matches(" kB").parse::<i64>().expect("a number") * 1024
+    }
+
     /// Whether it has ended by itself.
     pub fn ended(&mut self) -> bool {
         self.child.try_wait().is_ok_and(|status| status.is_some())

@@ -34,6 +34,7 @@ struct Shared {
     server: SocketAddr,
     without: Vec<String>,
     delay: Mutex<Duration>,
+    late: Mutex<Option<(String, Duration)>>,
     links: Mutex<Vec<Link>>,
 }
 
@@ -49,6 +50,7 @@ impl Proxy {
             server,
             without: without.iter().map(|name| name.to_ascii_uppercase()).collect(),
             delay: Mutex::default(),
+            late: Mutex::default(),
             links: Mutex::default(),
         };
         let proxy = Proxy { port: Port::reserve(), shared: Arc::new(shared), listening: Mutex::default() };
@@ -66,7 +68,7 @@ impl Proxy {
         self.delay(Duration::ZERO);
         let mut listening = self.listening.lock().unwrap();
         if listening.is_none() {
-            let listener = std::net::TcpListener::bind(self.port.address).expect("listen on the reserved port");
+            let listener = self.port.listen();
             listener.set_nonblocking(true).expect("set non-blocking");
             let shared = self.shared.clone();
             *listening = Some(RUNTIME.spawn(async move {
@@ -81,6 +83,12 @@ impl Proxy {
     /// Everything that arrives from now on is passed on this much later, each way.
     pub fn delay(&self, delay: Duration) {
         *self.shared.delay.lock().unwrap() = delay;
+    }
+
+    /// On connections made from now on, this command (its name) reaches the server this much later, and with it all that
+    /// follow it on its connection.
+    pub fn delay_command(&self, name: &str, delay: Duration) {
+        *self.shared.late.lock().unwrap() = Some((name.to_ascii_uppercase(), delay));
     }
 
     /// Closes the connections of the moment at both ends; new ones pass.
@@ -163,6 +171,7 @@ impl Shared {
         commands: bool,
     ) -> std::io::Result<()> {
         let (queue, mut due) = tokio::sync::mpsc::unbounded_channel::<(Instant, Vec<u8>)>();
+        let late = self.late.lock().unwrap().clone().filter(|_| commands);
         let read = async move {
             let mut pending = Vec::new();
             let mut chunk = vec![0; 1 << 16];
@@ -179,13 +188,18 @@ impl Shared {
                     return;
                 }
                 pending.extend_from_slice(&chunk[..length]);
-                let ready = if commands && !self.without.is_empty() {
-                    self.rewrite(&mut pending)
+                let now = Instant::now() + *self.delay.lock().unwrap();
+                if let Some((name, delay)) = &late {
+                    while let Some((args, length)) = resp::unpack(&pending) {
+                        let is_late = args.first().is_some_and(|arg| arg.eq_ignore_ascii_case(name.as_bytes()));
+                        let delay = if is_late { *delay } else { Duration::ZERO };
+                        let _ = queue.send((now + delay, pending.drain(..length).collect()));
+                    }
+                } else if commands && !self.without.is_empty() {
+                    let _ = queue.send((now, self.rewrite(&mut pending)));
                 } else {
-                    std::mem::take(&mut pending)
-                };
-                let delay = *self.delay.lock().unwrap();
-                let _ = queue.send((Instant::now() + delay, ready));
+                    let _ = queue.send((now, std::mem::take(&mut pending)));
+                }
             }
         };
         let write = async move {

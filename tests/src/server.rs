@@ -5,7 +5,8 @@ use crate::resp::{Connection, Reply};
 use crate::{Monitor, Proxy};
 use serde_json::Value;
 use std::collections::HashSet;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::io::ErrorKind;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, Once};
@@ -46,6 +47,20 @@ impl Port {
         holder.bind((Ipv4Addr::LOCALHOST, 0).into()).expect("bind to a free port");
         holder.set_reuseaddr(true).expect("allow reuse");
         Port { address: holder.local_addr().expect("the port"), _holder: holder }
+    }
+
+    /// Listens on it. A process that is being made by another thread has a copy of our sockets until its program starts:
+    /// so a listener that was closed a moment ago may still be there.
+    pub(crate) fn listen(&self) -> TcpListener {
+        let patience = Instant::now() + PATIENCE;
+        loop {
+            match TcpListener::bind(self.address) {
+                Err(error) if error.kind() == ErrorKind::AddrInUse && Instant::now() < patience => {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                listener => return listener.expect("listen on the reserved port"),
+            }
+        }
     }
 }
 

@@ -2,14 +2,10 @@
 
 use quorlock::blocking::Client;
 use quorlock::{ClientOptions, ErrorKind, Wait};
-use quorlock_tests::{Server, eventually, ms, patient};
+use quorlock_tests::{Server, Source, eventually, left, ms, patient, waiting};
 use std::future::Future;
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
-
-fn locks(server: &Server) -> Vec<String> {
-    server.keys("lock:*").into_iter().filter(|key| !key.ends_with(":fence")).collect()
-}
 
 #[test]
 fn o16_a_wait_is_a_time_and_not_a_number_of_attempts() {
@@ -35,7 +31,7 @@ fn o16_a_wait_is_a_time_and_not_a_number_of_attempts() {
             std::thread::sleep(ms(1500).saturating_sub(begin.elapsed()));
             held.release().unwrap();
             let (took, released) = patient.join().unwrap();
-            assert!(took >= ms(1500) && took < ms(1500 + 1500), "{took:?}");
+            assert!(took >= ms(1500) && took < ms(1620 + 300), "{} servers: {took:?}", servers.len());
             assert!(released);
         });
     }
@@ -48,11 +44,17 @@ fn o18_whoever_left_does_not_go_on_trying() {
     let waiter = Client::with_options(server.url(), patient(ms(2000))).unwrap();
     let held = holder.lock("a").acquire().unwrap();
     assert_eq!(waiter.lock("a").wait(ms(300)).acquire().err().unwrap().kind(), ErrorKind::Busy);
-    held.release().unwrap();
+    eventually("it has left the queue", || waiting(&server, "a") == 0);
     let mut monitor = server.monitor();
-    std::thread::sleep(ms(1000));
-    assert_eq!(monitor.seen().iter().filter(|seen| seen.args.iter().any(|arg| arg.contains("lock:"))).count(), 0);
-    assert_eq!(locks(&server), [""; 0]);
+    assert!(held.release().unwrap());
+    std::thread::sleep(ms(2000));
+    assert_eq!(left(&server), [""; 0]);
+    // The release, perhaps once more by EVAL.
+    let commands: Vec<_> = monitor.seen().iter().filter(|seen| seen.source == Source::Client).collect();
+    assert!(
+        commands.len() <= 2 && commands.iter().all(|seen| seen.args.iter().any(|arg| arg == "lock:{a}")),
+        "{commands:?}"
+    );
 }
 
 #[test]
@@ -92,7 +94,7 @@ async fn o36_an_acquire_dropped_at_any_moment_leaves_nothing() {
         task.await.unwrap();
     }
     let dropped = Instant::now();
-    eventually("no lock is left", || locks(&server).is_empty());
+    eventually("no lock is left", || left(&server).is_empty());
     assert!(dropped.elapsed() < ms(2000), "{:?}", dropped.elapsed());
     proxy.pass();
     // The connection is still in step: each answer belongs to its question.
@@ -104,7 +106,7 @@ async fn o36_an_acquire_dropped_at_any_moment_leaves_nothing() {
         assert!(client.lock("b").try_acquire().await.unwrap().is_none());
         assert!(lease.release().await.unwrap());
     }
-    assert_eq!(locks(&server), [""; 0]);
+    assert_eq!(left(&server), [""; 0]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -118,7 +120,7 @@ async fn o36_an_acquire_dropped_while_it_waits_stops_asking() {
     let mut monitor = server.monitor();
     tokio::time::sleep(ms(500)).await;
     assert_eq!(monitor.seen().iter().filter(|seen| seen.args.iter().any(|arg| arg.contains("lock:"))).count(), 0);
-    assert_eq!(locks(&server), [""; 0]);
+    assert_eq!(left(&server), [""; 0]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -131,7 +133,7 @@ async fn o38_a_dropped_scope_releases_its_lease() {
     };
     assert!(tokio::time::timeout(ms(500), body).await.is_err());
     let begin = Instant::now();
-    eventually("the lock is free", || locks(&server).is_empty());
+    eventually("the lock is free", || left(&server).is_empty());
     assert!(begin.elapsed() < ms(1000), "{:?}", begin.elapsed());
 }
 
@@ -147,7 +149,7 @@ async fn o38_a_dropped_release_still_releases() {
         assert!(matches!(release.as_mut().poll(&mut Context::from_waker(Waker::noop())), Poll::Pending));
     }
     assert!(!lease.held());
-    eventually("the lock is free", || locks(&server).is_empty());
+    eventually("the lock is free", || left(&server).is_empty());
     assert!(!lease.release().await.unwrap());
 }
 
