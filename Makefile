@@ -87,7 +87,7 @@ demo: setup wheel npm ## four languages share one lock while servers die: see ta
 test: ## every check; ends with the counts
 	@rm -rf $(LOGS) && mkdir -p $(LOGS)
 	@$(MAKE) setup
-	@for part in lint rust python node c examples demo bench; do \
+	@for part in lint rust python node c examples demo faults bench; do \
 	  echo "=== $$part"; began=$$SECONDS; \
 	  $(MAKE) PROFILE=ci test-$$part 2>&1 | tee $(LOGS)/$$part.log; \
 	  echo "=== $$part took $$((SECONDS - began)) s"; \
@@ -135,6 +135,10 @@ test-examples: wheel npm testbed ## every program of examples/ and every code bl
 .PHONY: test-demo
 test-demo: demo
 	UNFENCED=1 DIST=$(DIST) PREFIX=$(TARGET)/demo/prefix PROFILE=$(PROFILE) demo/run.sh
+
+.PHONY: test-faults
+test-faults: wheel npm clib testbed ## 20 processes in four languages, killed, stopped and cut off for a minute
+	DIST=$(DIST) PROFILE=$(PROFILE) tests/killrun/run.sh
 
 .PHONY: test-bench
 test-bench: wheel npm clib

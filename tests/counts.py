@@ -3,7 +3,7 @@ import pathlib
 import re
 import sys
 
-# How each runner says it: cargo, pytest, node --test, `ok NAME` lines of shell and C programs, the demo's verdict.
+# How each runner says it: cargo, pytest, node --test, `ok NAME` lines of shell and C programs, demo and kill run.
 PATTERNS = [
     (r"^test result: \w+\. (\d+) passed; (\d+) failed", None),
     (r"^(?:(\d+) failed, )?(\d+) passed.* in [\d.]+", "swap"),
@@ -11,7 +11,7 @@ PATTERNS = [
     (r"^(?:#|ℹ) fail (\d+)", "fail"),
     (r"^ok (?!\d)", "one"),
     (r"^demo: (?:OK|UNFENCED):", "one"),
-    (r"^demo: (FAILED)", "fails"),
+    (r"^(?:demo|killrun): (FAILED)", "fails"),
 ]
 
 

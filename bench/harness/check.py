@@ -25,7 +25,7 @@ def wrong(peer, metric, result):
     for run in result.get("runs", []):
         yield from (run.get("error"), run.get("hung"), *run.get("errors", []), *run.get("fail_kinds", []))
     if metric.startswith(("M2", "M4")):
-        yield from contended(metric, result)
+        yield from contended(peer, metric, result)
     if metric.startswith("M3"):
         if majority_down(metric) and result.get("ok"):
             yield "a pair succeeded without a majority"
@@ -38,11 +38,13 @@ def wrong(peer, metric, result):
             yield "its holder was not told of the loss"
 
 
-def contended(metric, result):
+def contended(peer, metric, result):
     if "loop" in metric and result["starved"] != 0:
         yield f"starved: {result['starved']}"
     if "drain" in metric and not all(run["handovers"] == run["waiters"] for run in result["runs"] if "error" not in run):
         yield "not every waiter had its turn"
+    if PEERS[peer].get("ours") and any(run.get("tries") == 0 for run in result["runs"]):
+        yield "MONITOR showed no try: looks cannot be told from other commands"
     sent = result.get("sent_per_handover")
     if metric.startswith("M2drain") and (sent is None or sent > COMMANDS):
         yield f"{sent} commands a hand-over, more than {COMMANDS}"

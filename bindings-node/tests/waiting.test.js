@@ -14,10 +14,11 @@ for (const servers of [1, 3]) {
     const held = await a.acquire('job')
     await until(() => bed.redis(0, 'EXISTS', 'lock:{job}')) // a majority is enough for a lease
     const served = []
-    const waits = Array.from({ length: 20 }, (_, i) =>
-      b.withLock('job', { wait: 20_000 }, async () => void served.push(i)),
-    )
-    await until(async () => (await waiting(bed)) === 20)
+    const waits = []
+    for (let i = 0; i < 20; i++) {
+      waits.push(b.withLock('job', { wait: 20_000 }, async () => void served.push(i)))
+      await until(async () => (await waiting(bed)) === i + 1)
+    }
     await held.release()
     await Promise.all(waits)
     assert.deepEqual(served, [...served.keys()])

@@ -1,7 +1,7 @@
 //! Field cases: many locks, many waiters, many processes.
 
 use quorlock::blocking::Client;
-use quorlock::{ErrorKind, Wait};
+use quorlock::{ClientOptions, ErrorKind, Wait};
 use quorlock_tests::{Dialogue, Server, Source, eventually, left, ms, patient, waiting};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
@@ -77,6 +77,45 @@ fn o25_twenty_processes_do_not_split_the_votes_for_ever() {
     eventually("nothing is left", || {
         servers.iter().all(|server| left(server).is_empty() || left(server) == ["lock:boot"])
     });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn o25_servers_that_were_given_to_different_waiters_are_given_back() {
+    // Each server is near to another waiter, so all begin with one server each; and what is given to one who does not get
+    // a majority would stay with it for longer than this test may take.
+    let servers = Server::several::<3>();
+    let mut proxies = Vec::new();
+    let mut clients = Vec::new();
+    for near in 0..3 {
+        let urls = servers.iter().enumerate().map(|(number, server)| {
+            let proxy = server.proxy();
+            proxy.delay(ms(if number == near { 0 } else { 30 }));
+            proxies.push(proxy);
+            proxies[proxies.len() - 1].url()
+        });
+        let urls: Vec<_> = urls.collect();
+        let options = ClientOptions { claim_window: Some(ms(30_000)), ..patient(ms(2000)) };
+        let client = quorlock::Client::with_options(urls, options).unwrap();
+        client.ping(ms(5000)).await.unwrap();
+        clients.push(client);
+    }
+    for round in 0..10 {
+        let begin = Instant::now();
+        let mut waits = JoinSet::new();
+        for client in &clients {
+            let lock = client.lock(format!("a{round}")).ttl(ms(30_000)).wait(ms(20_000));
+            waits.spawn(async move {
+                let lease = lock.acquire().await.unwrap();
+                assert!(lease.release().await.unwrap());
+                lease.fence()
+            });
+        }
+        let mut fences = waits.join_all().await;
+        fences.sort_unstable();
+        assert!(fences.is_sorted_by(|a, b| a < b), "{fences:?}");
+        assert!(begin.elapsed() < ms(3000), "round {round}: {:?}", begin.elapsed());
+    }
+    eventually("nothing is left", || servers.iter().all(|server| left(server).iter().all(|key| key == "lock:boot")));
 }
 
 #[tokio::test(flavor = "multi_thread")]

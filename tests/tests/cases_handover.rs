@@ -443,6 +443,22 @@ fn waiters_of_all_processes_and_clients_are_served_in_order_of_arrival() {
 }
 
 #[test]
+fn all_waiters_of_a_client_stand_in_the_queue_also_when_it_waits_for_another_lock() {
+    on_one_and_on_three(|servers| {
+        let [holder, others] = std::array::from_fn(|_| client(urls(servers)));
+        let names = ["b", "a", "a", "a"];
+        let held = ["a", "b"].map(|name| hold(servers, &holder, name));
+        let waiters = names.iter().zip([1, 1, 2, 3]).map(|(name, place)| queue_up(servers, &others, name, place));
+        let waiters: Vec<_> = waiters.collect();
+        assert!(held.iter().all(|held| held.release().unwrap()));
+        for waiter in waiters {
+            assert!(waiter.join().unwrap().0.release().unwrap());
+        }
+        nothing_is_left(servers);
+    });
+}
+
+#[test]
 fn dead_waiters_are_skipped_at_once() {
     on_one_and_on_three(|servers| {
         let [holder, last] = std::array::from_fn(|_| client_with_long_window(urls(servers)));

@@ -187,10 +187,11 @@ fn commands(server: &Server) -> u64 {
     info.as_str().unwrap().lines().filter_map(of_line).sum()
 }
 
-/// A process with ten waiters on the lock `a`, that somebody else holds.
+/// A process with ten waiters on the lock `a`, that somebody else holds for another two seconds.
 fn ten_waiters(server: &Server) -> Dialogue {
     let mut worker = Dialogue::start(WORKER, &[&server.url(), "crowd", "a", "10", "ttl=2000", "wait=60000"]);
     assert!(worker.hear().unwrap().starts_with("ready "));
+    server.cmd(&["SET", "lock:{a}", "another", "PX", "2000"]);
     worker.say("go");
     eventually("all stand in the queue", || waiting(server, "a") == 10);
     worker
@@ -234,10 +235,10 @@ fn o51_waiters_are_patient_with_a_server_that_is_read_only_or_out_of_memory() {
         for (what, [begin, end]) in [("read-only", read_only), ("out of memory", out_of_memory)] {
             scope.spawn(move || {
                 let server = Server::start();
-                server.cmd(&["SET", "lock:{a}", "another", "PX", "600000"]);
                 let worker = ten_waiters(&server);
-                server.cmd(&["PEXPIRE", "lock:{a}", "500"]);
                 begin(&server);
+                // All look when it expires, one after the other.
+                eventually("it has expired", || server.get("lock:{a}").is_none());
                 std::thread::sleep(ms(500));
                 assert_patient(&server, &worker, what);
                 end(&server);
@@ -272,9 +273,7 @@ fn loaded(server: &Server) -> Instant {
 #[test]
 fn o51_waiters_are_patient_with_a_server_that_is_loading() {
     let server = slow_to_load();
-    server.cmd(&["SET", "lock:{a}", "another", "PX", "600000"]);
     let worker = ten_waiters(&server);
-    server.cmd(&["PEXPIRE", "lock:{a}", "1000"]);
     restart_loading(&server);
     assert_patient(&server, &worker, "loading");
     loaded(&server);
