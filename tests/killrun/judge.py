@@ -1,6 +1,7 @@
-"""What a kill run has shown: from what workers told, what the lock's server did, and what the store accepted."""
+"""What a kill run has shown: from what workers told, what the lock's servers did, and what the store accepted."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -40,38 +41,53 @@ def waiting(events: Iterable[Event], end: float) -> Iterator[Span]:
             since = None
 
 
-def free(monitor: Iterable[str], key: str, began: float, end: float) -> Iterator[Span]:
-    """When the key was absent or expired, by the server's own record (MONITOR) of the commands that change it.
+def holds(monitor: Iterable[str], key: str, end: float) -> Iterator[tuple[str, Span]]:
+    """When the key had each owner, by the server's own record (MONITOR) of the commands that change it.
 
     It is exact, whatever the load of this machine: the server stamps each command, also those in scripts, and what a
     command sets is known. A key that was handed to a waiter which is frozen or has died since exists until it expires.
     """
-    since: float | None = began
-    expires = 0.0
+    owner, since, expires = "", 0.0, 0.0
     for line in monitor:
         t, words = float(line[1 : line.index(" ")]), re.findall(r'"((?:[^"\\]|\\.)*)"', line)
         if key not in words[1:]:
             continue
-        if since is None and expires < t:
-            since = expires
+        if owner and expires < t:
+            yield owner, (since, expires)
+            owner = ""
         match words[0].upper():
             case "SET" if "PX" in words:
-                expires = t + int(words[words.index("PX") + 1]) / 1000
+                if owner:
+                    yield owner, (since, t)
+                owner, since, expires = words[2], t, t + int(words[words.index("PX") + 1]) / 1000
             case "PEXPIRE":
                 expires = t + int(words[2]) / 1000
             case "DEL":
-                since = t if since is None else since
-                continue
+                if owner:
+                    yield owner, (since, t)
+                owner = ""
             case "GET" | "PTTL" | "EXISTS" | "EVAL" | "EVALSHA":
-                continue
+                pass
             case other:
                 raise Failure(f"the check does not know what {other} does to the lock: {line}")
-        if since is not None:
+    if owner:
+        yield owner, (since, min(expires, end))
+
+
+def free(servers: list[list[str]], key: str, began: float, end: float) -> Iterator[Span]:
+    """When no owner had the key on a majority of the servers: on the one server, if there is but one."""
+    changes: list[tuple[float, int, str]] = []
+    for monitor in servers:
+        for owner, (begin, over) in holds(monitor, key, end):
+            changes += [(begin, 1, owner), (over, -1, owner)]
+    has, since, need = Counter[str](), began, len(servers) // 2 + 1
+    for t, step, owner in sorted(changes):
+        if step > 0 and has[owner] == need - 1 and since < t:
             yield since, t
-            since = None
-    if since is None and expires < end:
-        since = expires
-    if since is not None:
+        has[owner] += step
+        if step < 0 and has[owner] == need - 1:
+            since = t
+    if max(has.values(), default=0) < need and since < end:
         yield since, end
 
 

@@ -24,35 +24,50 @@ def spawn(command: list[str], **options: Any) -> subprocess.Popen[str]:
 
 
 class Servers:
-    """Two redis-servers, by quorlock-testbed: the lock's, with a record of what it does, and the store's."""
+    """The lock's redis-servers, with a record of what they do, and last the store's, all by quorlock-testbed."""
 
-    def __init__(self) -> None:
+    def __init__(self, n: int) -> None:
         testbed = os.environ.get("QUORLOCK_TESTBED", ROOT / "target/ci/quorlock-testbed")
         self._bed = spawn([str(testbed)], stdin=subprocess.PIPE, bufsize=1)
-        self.lock, self.store = self._ask("servers 2").split()
-        self.cmd(1, "FUNCTION", "LOAD", (HERE / "store.lua").read_text())
-        watch = socket.create_connection(("127.0.0.1", port_of(self.lock)))
+        *self.lock, self.store = self._ask(f"servers {n + 1}").split()
+        self.frozen: int | None = None
+        """The lock's server that is stopped: never more than one."""
+        self.store_cmd("FUNCTION", "LOAD", (HERE / "store.lua").read_text())
+        self._own: list[set[int]] = []
+        self.monitors: list[list[str]] = []
+        """What the clients of each, and their scripts, have done, with the server's time."""
+        for server in range(n):
+            self._watch(server)
+
+    def _watch(self, server: int) -> None:
+        watch = socket.create_connection(("127.0.0.1", port_of(self.lock[server])))
         lines = watch.makefile(errors="replace", newline="\r\n")
         watch.sendall(b"CLIENT ID\r\nMONITOR\r\n")
-        self._own = {int(lines.readline()[1:]), self.cmd(0, "CLIENT", "ID")}
+        self._own.append({int(lines.readline()[1:]), self.cmd(server, "CLIENT", "ID")})
         if lines.readline() != "+OK\r\n":
             raise Failure("the server refuses MONITOR")
-        self.monitor: list[str] = []
-        """What its clients and their scripts have done, with the server's time."""
-        threading.Thread(target=self._record, args=[lines], daemon=True).start()
+        monitor: list[str] = []
+        self.monitors.append(monitor)
+        threading.Thread(target=record, args=[lines, monitor], daemon=True).start()
 
-    def _record(self, lines: TextIO) -> None:
-        for line in lines:
-            self.monitor.append(line)
-
-    def complete_record(self) -> None:
-        """Returns when the record has all that has happened before."""
-        self.cmd(0, "ECHO", "the end of the record")
+    def complete_records(self) -> None:
+        """Returns when the records have all that has happened before."""
         deadline = time.monotonic() + PATIENCE
-        while not any("the end of the record" in line for line in self.monitor[-1000:]):
-            if time.monotonic() > deadline:
-                raise Failure("the server's record has broken off")
-            time.sleep(0.01)
+        for server, monitor in enumerate(self.monitors):
+            self.cmd(server, "ECHO", "the end of the record")
+            while not any("the end of the record" in line for line in monitor[-1000:]):
+                if time.monotonic() > deadline:
+                    raise Failure("a server's record has broken off")
+                time.sleep(0.01)
+
+    def freeze(self, server: int) -> None:
+        self._ask(f"freeze {server}")
+        self.frozen = server
+
+    def thaw(self) -> None:
+        if self.frozen is not None:
+            self._ask(f"thaw {self.frozen}")
+            self.frozen = None
 
     def _ask(self, line: str) -> str:
         assert self._bed.stdin and self._bed.stdout
@@ -63,16 +78,29 @@ class Servers:
         return answer
 
     def cmd(self, server: int, *words: object) -> Any:
-        """The reply of a Redis command, to server 0 (the lock's) or 1 (the store's)."""
+        """The reply of a Redis command."""
         return json.loads(self._ask(f"cmd {server} {' '.join(json.dumps(str(word)) for word in words)}"))
 
-    def connections(self) -> list[int]:
-        """Of the lock's server, without those of this program."""
-        lines = str(self.cmd(0, "CLIENT", "LIST")).splitlines()
-        return [i for i in (int(line.split()[0].removeprefix("id=")) for line in lines) if i not in self._own]
+    def store_cmd(self, *words: object) -> Any:
+        return self.cmd(len(self.lock), *words)
+
+    def journal(self) -> list[str]:
+        """What the store has accepted and refused so far."""
+        return [str(line) for line in self.store_cmd("LRANGE", "journal", 0, -1)]
+
+    def connections(self, server: int) -> list[int]:
+        """Of one of the lock's servers, without those of this program."""
+        lines = str(self.cmd(server, "CLIENT", "LIST")).splitlines()
+        numbers = (int(line.split()[0].removeprefix("id=")) for line in lines)
+        return [number for number in numbers if number not in self._own[server]]
 
     def close(self) -> None:
         self._bed.communicate(timeout=PATIENCE)
+
+
+def record(lines: TextIO, into: list[str]) -> None:
+    for line in lines:
+        into.append(line)
 
 
 def port_of(url: str) -> int:

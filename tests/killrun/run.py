@@ -1,9 +1,10 @@
 """The kill run: 20 processes in four languages take one lock in turn, while they are killed, stopped and cut off.
 
     run.py FOLDER [--seconds 60] [--seed N]      FOLDER is where run.sh has installed the packages and built the workers
+    run.py FOLDER --servers 3 [...]              on a quorum, whose servers are stopped, too, one at a time
     run.py FOLDER --sabotage                     a short one with a saboteur: the checks must see each thing it does
 
-Its records are kept in FOLDER/record: what workers told, the lock's server by MONITOR, the store's journal.
+Its records are kept in FOLDER/record: what workers told, the lock's servers by MONITOR, the store's journal.
 """
 
 import argparse
@@ -26,17 +27,17 @@ LANGUAGES = ["python", "node", "c", "rust"]
 EACH = 5
 TTL = 1.0
 SERVER_TIMEOUT = 0.5
-"""As long as the TTL allows: 20 processes and two servers share a loaded machine, where even a server that is well may
+"""As long as the TTL allows: 20 processes and their servers share a loaded machine, where even one that is well may
 take longer than the usual 50 ms to answer."""
 LONGEST_FREE = 1.5
-EVERY = {"kill": 0.9, "stop": 1.6, "cut": 1.6}
-"""Mean time between faults, in seconds."""
+EVERY = {"kill": 0.9, "stop": 1.6, "cut": 1.6, "freeze": 4.0}
+"""Mean time between faults, in seconds. Only servers of a quorum freeze."""
 GRANTS, GRANTS_OF_EACH, KILLS = 300, 20, 50
 """At least, in 60 s."""
 
 
 class Run:
-    def __init__(self, folder: Path, seed: int) -> None:
+    def __init__(self, folder: Path, servers: int, seed: int) -> None:
         self.record = folder / "record"
         self.record.mkdir(exist_ok=True)
         self._stderr = (self.record / "stderr.log").open("w")
@@ -48,19 +49,19 @@ class Run:
             "rust": [str(ROOT / "target/ci/quorlock-killrun")],
             "saboteur": [sys.executable, str(HERE / "saboteur.py")],
         }
-        self.servers = Servers()
+        self.servers = Servers(servers)
         self.began = time.time()
         self.all: list[Worker] = []
         """Every process of this run."""
         self.workers: list[Worker] = []
         """Those that are to run now."""
-        self.cuts = 0
+        self.cuts = self.freezes = 0
 
     def start(self, language: str) -> Worker:
         name = f"{language}-{len(self.all)}"
         numbers = [self._random.randrange(1, 2**31 - 1), int(TTL * 1000), int(SERVER_TIMEOUT * 1000)]
         port = port_of(self.servers.store)
-        arguments = map(str, [self.servers.lock, port, NAME, name, *numbers])
+        arguments = map(str, [",".join(self.servers.lock), port, NAME, name, *numbers])
         worker = Worker(name, [*self._programs[language], *arguments], self._stderr)
         self.all.append(worker)
         self.workers.append(worker)
@@ -81,7 +82,7 @@ class Run:
 
     def until_saboteur_has_acted(self, times: int) -> None:
         deadline = time.monotonic() + PATIENCE
-        while sum(str(line).startswith("saboteur") for line in self.servers.cmd(1, "LRANGE", "journal", 0, -1)) < times:
+        while sum(line.startswith("saboteur") for line in self.servers.journal()) < times:
             self.check_alive()
             if time.monotonic() > deadline:
                 raise Failure("the saboteur does not get to the store")
@@ -103,10 +104,25 @@ class Run:
                 worker.stop()
                 at(time.monotonic() + self._random.uniform(0.5, 3), lambda: self._go_on(worker))
 
+        # No server suffers anything while another one is frozen: a quorum bears one at a time.
+
+        def cut() -> None:
+            if self.servers.frozen is None:
+                self._cut(self._random.randrange(len(self.servers.lock)))
+
+        def freeze() -> None:
+            if self.servers.frozen is None:
+                self.servers.freeze(self._random.randrange(len(self.servers.lock)))
+                self.freezes += 1
+                at(time.monotonic() + self._random.uniform(0.2, 2), self.servers.thaw)
+
         begin = time.monotonic()
-        for action, mean in ((self._kill, EVERY["kill"]), (stop, EVERY["stop"]), (self._cut, EVERY["cut"])):
+        faults = {"kill": self._kill, "stop": stop, "cut": cut}
+        if len(self.servers.lock) > 1:
+            faults["freeze"] = freeze
+        for name, action in faults.items():
             when = 0.0
-            while (when := when + mean * self._random.uniform(0.5, 1.5)) < seconds:
+            while (when := when + EVERY[name] * self._random.uniform(0.5, 1.5)) < seconds:
                 at(begin + when, action)
         at(begin + seconds, lambda: None)
         while todo:
@@ -132,12 +148,12 @@ class Run:
         if worker in self.workers:
             worker.go_on()
 
-    def _cut(self) -> None:
-        """Closes one connection of a worker, or all that there are."""
-        connections = self.servers.connections()
+    def _cut(self, server: int) -> None:
+        """Closes one connection of a worker to it, or all that there are."""
+        connections = self.servers.connections(server)
         if self._random.random() > 0.1:
             connections = connections and [self._random.choice(connections)]
-        self.cuts += sum(self.servers.cmd(0, "CLIENT", "KILL", "ID", number) == 1 for number in connections)
+        self.cuts += sum(self.servers.cmd(server, "CLIENT", "KILL", "ID", number) == 1 for number in connections)
 
     # The end, and what is judged.
 
@@ -154,19 +170,21 @@ class Run:
         """Ends what is left, and keeps the records."""
         for worker in self.workers:
             worker.kill()
+        self.servers.thaw()
         self.over = time.time()
-        self.left = self._left()
-        self.servers.complete_record()
-        self.journal = [str(line) for line in self.servers.cmd(1, "LRANGE", "journal", 0, -1)]
+        self.left = [key for server in range(len(self.servers.lock)) for key in self._left(server)]
+        self.servers.complete_records()
+        self.journal = self.servers.journal()
         self.servers.close()
         told = [f"{e.t:.6f} {worker.name} {e.word} {e.detail}\n" for worker in self.all for e in worker.events]
         (self.record / "workers.log").write_text("".join(sorted(told)))
-        (self.record / "monitor.log").write_text("".join(self.servers.monitor))
+        for server, monitor in enumerate(self.servers.monitors):
+            (self.record / f"monitor-{server}.log").write_text("".join(monitor))
         (self.record / "journal.log").write_text("\n".join(self.journal))
 
-    def _left(self) -> list[str]:
-        """Keys that should be gone. A client's registration stays, for 25 h, only if its process was killed."""
-        keys = [str(key) for key in self.servers.cmd(0, "KEYS", "*")]
+    def _left(self, server: int) -> list[str]:
+        """Its keys that should be gone. A client's registration stays, for 25 h, only if its process was killed."""
+        keys = [str(key) for key in self.servers.cmd(server, "KEYS", "*")]
         clients = [key for key in keys if key.startswith("lock:client:")]
         surplus = clients if len(clients) > self.count("killed") else []
         return [*surplus, *(key for key in keys if key not in clients and key != f"{KEY}:fence")]
@@ -183,7 +201,7 @@ class Run:
     def longest_free(self) -> float:
         """The longest time that the lock was free while somebody waited who could have taken it."""
         waits = [span for worker in self.all for span in judge.waiting(worker.events, self.over)]
-        free = list(judge.free(self.servers.monitor, KEY, self.began, self.over))
+        free = list(judge.free(self.servers.monitors, KEY, self.began, self.over))
         return max((end - begin for begin, end in judge.both(judge.union(waits), free)), default=0.0)
 
     def problems(self) -> dict[str, str]:
@@ -199,9 +217,10 @@ class Run:
         }
 
 
-def kill_run(folder: Path, seconds: float, seed: int) -> None:
-    print(f"killrun: {EACH} workers in each of {', '.join(LANGUAGES)}, {seconds:g} s, seed {seed}", flush=True)
-    run = Run(folder, seed)
+def kill_run(folder: Path, servers: int, seconds: float, seed: int) -> None:
+    place = "one server" if servers == 1 else f"{servers} servers"
+    print(f"killrun: {EACH} workers in each of {', '.join(LANGUAGES)}, {place}, {seconds:g} s, seed {seed}", flush=True)
+    run = Run(folder, servers, seed)
     try:
         for language in LANGUAGES * EACH:
             run.start(language)
@@ -227,8 +246,9 @@ def kill_run(folder: Path, seconds: float, seed: int) -> None:
     print(f"killrun: waits that ended otherwise: {ends}; releases: {run.count('released')}, "
           f"of lost leases {run.count('unreleased', 'lost')}, unanswered {run.count('unreleased', 'unavailable')}; "
           f"bodies that the store refused: {run.count('refused')}")
+    freezes = f"{run.freezes} frozen servers, " if servers > 1 else ""
     figures = (f"{total} grants ({languages}), {kills} kills, {run.count('stopped')} stops, {run.cuts} client kills, "
-               f"{ends['cancelled']} cancels, longest free {longest:.2f} s")
+               f"{freezes}{ends['cancelled']} cancels, longest free {longest:.2f} s")
     for name, problem in problems.items():
         print(f"not ok {name}: {problem}" if problem else f"ok {name}")
     bad = "; ".join(filter(None, problems.values()))
@@ -237,9 +257,9 @@ def kill_run(folder: Path, seconds: float, seed: int) -> None:
     print(f"killrun: OK: {figures}")
 
 
-def sabotage(folder: Path, seed: int) -> None:
+def sabotage(folder: Path, servers: int, seed: int) -> None:
     """A run in which each promise is broken."""
-    run = Run(folder, seed)
+    run = Run(folder, servers, seed)
     try:
         for language in [*LANGUAGES, "saboteur"]:
             run.start(language)
@@ -258,15 +278,16 @@ def sabotage(folder: Path, seed: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
+    parser.add_argument("--servers", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=random.randrange(2**31))
     parser.add_argument("--sabotage", action="store_true")
     args = parser.parse_args()
     try:
         if args.sabotage:
-            sabotage(args.folder, args.seed)
+            sabotage(args.folder, args.servers, args.seed)
         else:
-            kill_run(args.folder, args.seconds, args.seed)
+            kill_run(args.folder, args.servers, args.seconds, args.seed)
     except Failure as failure:
         print(f"killrun: FAILED: {failure} (seed {args.seed}; records in {args.folder / 'record'})")
         sys.exit(1)

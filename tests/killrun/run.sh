@@ -28,4 +28,5 @@ if [ $# -gt 0 ]; then
   exec "$python" -B "$here/run.py" "$out" "$@"
 fi
 "$python" -B "$here/run.py" "$out" --sabotage
-exec "$python" -B "$here/run.py" "$out"
+"$python" -B "$here/run.py" "$out"
+exec "$python" -B "$here/run.py" "$out" --servers 3 --seconds 30

@@ -8,7 +8,7 @@ import socket
 import sys
 import time
 
-url, port, name, me, *_ = sys.argv[1:]
+urls, port, name, me, *_ = sys.argv[1:]
 
 
 def ask(server: socket.socket, *words: object) -> str:
@@ -18,7 +18,7 @@ def ask(server: socket.socket, *words: object) -> str:
     return reply[1] if reply[0].startswith("$") else reply[0].removeprefix(":")
 
 
-lock = socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])))
+lock = socket.create_connection(("127.0.0.1", int(urls.partition(",")[0].rpartition(":")[2])))
 store = socket.create_connection(("127.0.0.1", int(port)))
 print("wait", f"{time.time():.6f}", flush=True)
 ask(lock, "SET", f"lock:{{{name}}}:litter", me)

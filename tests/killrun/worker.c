@@ -1,8 +1,8 @@
 /*
  * The kill run's worker in C: takes the lock, works behind the store's check, and so on until SIGTERM.
  *
- * Arguments: the lock's server, the store's port, the lock's name, this worker's name, a seed, TTL and server_timeout
- * in ms. What it tells, and what it does at random, is in tests/README.md.
+ * Arguments: the lock's servers (URLs with commas between), the store's port, the lock's name, this worker's name, a
+ * seed, TTL and server_timeout in ms. What it tells, and what it does at random, is in tests/README.md.
  */
 #define _DEFAULT_SOURCE
 #include <arpa/inet.h>
@@ -119,13 +119,15 @@ static void work(quorlock_lease *lease, const char *body) {
 
 int main(int argc, char **argv) {
     if (argc != 8) return 2;
-    const char *const *urls = (const char *const *)argv + 1;
+    const char *urls[8];
+    size_t n = 0;
+    for (char *url = strtok(argv[1], ","); url && n < 8; url = strtok(NULL, ",")) urls[n++] = url;
     const char *name = argv[3], *me = argv[4];
     dice = strtoull(argv[5], NULL, 10);
     quorlock_client_options options = QUORLOCK_CLIENT_OPTIONS_INIT;
     options.ttl_ms = (uint32_t)atoi(argv[6]);
     options.server_timeout_ms = (uint32_t)atoi(argv[7]);
-    must(quorlock_client_new(urls, 1, &options, &client));
+    must(quorlock_client_new(urls, n, &options, &client));
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
     sigaction(SIGALRM, &action, NULL);
     sigaction(SIGTERM, &action, NULL);

@@ -1,14 +1,14 @@
 // The kill run's worker in Node: takes the lock, works behind the store's check, and so on until SIGTERM.
 //
-// Arguments: the lock's server, the store's port, the lock's name, this worker's name, a seed, TTL and server_timeout
-// in ms. What it tells, and what it does at random, is in tests/README.md.
+// Arguments: the lock's servers (URLs with commas between), the store's port, the lock's name, this worker's name, a
+// seed, TTL and server_timeout in ms. What it tells, and what it does at random, is in tests/README.md.
 
 import { connect } from 'node:net'
 import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Client } from 'quorlock'
 
-const [url, port, name, me, seed, ttl, serverTimeout] = process.argv.slice(2)
+const [urls, port, name, me, seed, ttl, serverTimeout] = process.argv.slice(2)
 const stop = new AbortController()
 process.on('SIGTERM', () => stop.abort())
 const store = connect(Number(port), '127.0.0.1')
@@ -49,7 +49,7 @@ async function acquire(client) {
   }
 }
 
-const client = new Client(url, { ttl: Number(ttl), serverTimeout: Number(serverTimeout) })
+const client = new Client(urls.split(','), { ttl: Number(ttl), serverTimeout: Number(serverTimeout) })
 let bodies = 0
 while (!stop.signal.aborted) {
   const lease = await acquire(client)

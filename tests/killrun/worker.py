@@ -1,7 +1,7 @@
 """The kill run's worker in Python: takes the lock, works behind the store's check, and so on until SIGTERM.
 
-Arguments: the lock's server, the store's port, the lock's name, this worker's name, a seed, TTL and server_timeout in
-ms. What it tells, and what it does at random, is in tests/README.md.
+Arguments: the lock's servers (URLs with commas between), the store's port, the lock's name, this worker's name, a seed,
+TTL and server_timeout in ms. What it tells, and what it does at random, is in tests/README.md.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ import time
 
 import quorlock
 
-url, port, name, me, seed, ttl, server_timeout = sys.argv[1:]
+urls, port, name, me, seed, ttl, server_timeout = sys.argv[1:]
 dice = int(seed)
 stopping = False
 waiting: asyncio.Task[quorlock.AsyncLease] | None = None
@@ -69,7 +69,7 @@ async def main() -> None:
 
     bodies = 0
     options = {"ttl": int(ttl) / 1000, "server_timeout": int(server_timeout) / 1000}
-    async with quorlock.AsyncClient(url, **options) as client:
+    async with quorlock.AsyncClient(urls.split(","), **options) as client:
         while not stopping:
             lease = await acquire(client)
             if lease is None:
