@@ -102,6 +102,25 @@ export class Client implements AsyncDisposable {
   ping(timeout: number): Promise<ServerState[]>
 
   /**
+   * Who holds a lock, for how long, and how many wait. Changes nothing. Rejects with QUORLOCK_UNAVAILABLE, _REFUSED, _INVALID or
+   * _CLOSED.
+   */
+  inspect(name: string): Promise<LockInfo>
+
+  /**
+   * Frees a lock whoever holds it, and hands it to the first waiter. Gives a new fencing token: above that of every lease so far,
+   * and below that of every later one. The holder's lease is lost at its next renewal. Rejects with QUORLOCK_UNAVAILABLE
+   * (`outcome` says whether it may have happened), _REFUSED, _INVALID or _CLOSED.
+   */
+  breakLock(name: string): Promise<number>
+
+  /**
+   * Counters and histograms of this client in this process, without a command to a server. Names of locks are not told apart, so
+   * what a metrics system makes of it is bounded.
+   */
+  stats(): Stats
+
+  /**
    * Refuses new calls, ends waits (QUORLOCK_CLOSED), waits up to `drain` for holders, signals the loss to those left, and
    * releases their locks.
    */
@@ -109,6 +128,90 @@ export class Client implements AsyncDisposable {
 
   /** `close()`, for `await using`. Never rejects. */
   [Symbol.asyncDispose](): Promise<void>
+}
+
+/** Who holds a lock, as far as it is known: another library, or a client that died more than a day ago, left only the label. */
+export interface Holder {
+  /** The name of its machine (of its container). */
+  host?: string
+  /** Its process id there. */
+  pid?: number
+  /** `rust`, `python`, `node`, `c`. */
+  language?: string
+  /** The version of quorlock that it uses. */
+  version?: string
+  /** When its client came into use, by its own clock. */
+  since?: Date
+  /** The label of the lock. */
+  label?: string
+}
+
+/** A lock as the servers see it, for people: it may have changed when you read this. */
+export interface LockInfo {
+  /** Whether somebody holds it: on a quorum, the same owner on a majority of the servers. */
+  held: boolean
+  /** For how many milliseconds they will keep it, if it is not renewed; 0 if it is not held. */
+  remaining: number
+  /** Who holds it; null if nobody does. */
+  holder: Holder | null
+  /** How many stand in its queue, in all processes; those who can only poll do not. */
+  waiters: number
+  /** The largest fencing token given out so far; null if there was none for a day. */
+  fence: number | null
+}
+
+/** How often something took how long. */
+export interface Histogram {
+  /** The upper bounds of all counts but the last, in milliseconds. */
+  bounds: number[]
+  /** How often it took at most as long as the bound of the same place, and longer than the one before. */
+  counts: number[]
+  /** How often in all. */
+  count: number
+  /** How many milliseconds in all. */
+  sum: number
+}
+
+/** How one server has answered. */
+export interface ServerStats {
+  /** `host:port` or the socket's path; never the password. */
+  address: string
+  /** Questions that calls, waits and renewals had for it. */
+  calls: number
+  /** Those without a useful answer: it was down, silent or too slow, or it refused. */
+  failures: number
+}
+
+/** What a client has done so far in this process. All but `waiting` and `holding` only grow. */
+export interface Stats {
+  /** Acquires under way now. */
+  waiting: number
+  /** Leases held now. */
+  holding: number
+  /** How often acquires have asked the servers for a lock. */
+  attempts: number
+  /** Acquires that gave a lease. */
+  acquired: number
+  /** Acquires that others made wait for too long: `tryAcquire` without success, too. */
+  busy: number
+  /** Acquires that too few servers answered. */
+  unavailable: number
+  /** Acquires that the servers refused for good. */
+  refused: number
+  /** Acquires that ended otherwise: aborted, or the client was closed. */
+  cancelled: number
+  /** Leases that were released. */
+  released: number
+  /** Leases that were garbage-collected unreleased. */
+  abandoned: number
+  /** Leases that were lost, by reason. */
+  lost: Record<LostReason, number>
+  /** How long acquires took, whatever their end. */
+  wait: Histogram
+  /** How long leases were held, whatever their end. */
+  hold: Histogram
+  /** Each server, in the order of the URLs. */
+  servers: ServerStats[]
 }
 
 /** Why a lease was lost: its deadline passed, others have it, `maxHold` is over, or the client was closed. */

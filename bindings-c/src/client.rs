@@ -11,7 +11,7 @@ use std::mem::MaybeUninit;
 use std::time::Duration;
 
 /// Its servers, and the entry to everything.
-pub struct quorlock_client(Client);
+pub struct quorlock_client(pub(crate) Client);
 
 /// Makes a client of `n` URLs, without I/O: one is one server; three or more are a quorum of independent
 /// servers. redis://[user:password@]host[:port][/db], rediss:// (TLS), unix:///path/to/socket. `options` may be

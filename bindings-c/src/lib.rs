@@ -18,7 +18,9 @@
 mod client;
 mod error;
 mod ffi;
+mod inspect;
 mod lease;
 mod log;
 mod options;
+mod stats;
 mod version;

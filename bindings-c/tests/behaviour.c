@@ -388,6 +388,40 @@ static void texts_are_cut_as_snprintf_does(void) {
     quorlock_client_free(client);
 }
 
+static void see_holder(void *user, const quorlock_lock_info *lock) {
+    CHECK(lock->held == 1 && lock->holder_pid == (uint32_t)getpid() && lock->remaining_ms <= 20000);
+    CHECK(strcmp(lock->holder_language, "c") == 0 && strcmp(lock->label, "nightly") == 0 && lock->holder_since_ms > 0);
+    *(uint64_t *)user = lock->fence;
+}
+
+static void see_server(void *user, const char *address, uint64_t calls, uint64_t failures) {
+    CHECK(strncmp(address, "127.0.0.1:", 10) == 0 && calls >= 2 && failures == 0);
+    ++*(int *)user;
+}
+
+static void o71_holders_and_contention_are_seen(void) {
+    char *url = strdup(ask("server"));
+    quorlock_client *client = patient_client(url);
+    quorlock_lock_options options = lock_options(20000, 5000);
+    options.label = "nightly";
+    quorlock_lease *lease = take(client, "a", options), *none;
+    uint64_t fence = 0, broken = 0;
+    GIVES(OK, quorlock_client_inspect(client, "a", see_holder, &fence));
+    CHECK(fence == quorlock_lease_fence(lease));
+    GIVES(BUSY, quorlock_client_try_acquire(client, "a", NULL, &none));
+    quorlock_stats stats;
+    int servers = 0;
+    GIVES(OK, quorlock_client_stats(client, &stats, sizeof stats, see_server, &servers));
+    CHECK(servers == 1 && stats.acquired == 1 && stats.busy == 1 && stats.holding == 1 && stats.wait.count == 2);
+    GIVES(INVALID, quorlock_client_stats(client, &stats, 1, NULL, NULL));
+    GIVES(OK, quorlock_client_break_lock(client, "a", &broken));
+    CHECK(broken > fence);
+    GIVES(LOST, quorlock_lease_confirm(lease));
+    quorlock_lease_free(lease);
+    quorlock_client_free(client);
+    free(url);
+}
+
 static void the_initialisers_are_the_defaults(void) {
     quorlock_lock_options lock = QUORLOCK_LOCK_OPTIONS_INIT, lock_set;
     memset(&lock_set, 1, sizeof lock_set);
@@ -454,6 +488,7 @@ static const test_case cases[] = {
     CASE(freeing_a_held_lease_releases_it),
     CASE(texts_are_cut_as_snprintf_does),
     CASE(the_initialisers_are_the_defaults),
+    CASE(o71_holders_and_contention_are_seen),
     CASE(client_options_are_the_defaults_of_its_locks),
     CASE(versions_and_names_are_those_of_the_header),
 };

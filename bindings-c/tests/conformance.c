@@ -195,6 +195,23 @@ static int acquire(actor *a, quorlock_lease **slot, const words *w, result *r) {
     return status;
 }
 
+typedef struct {
+    const char *field;
+    result *r;
+} wanted_field;
+
+static void found(void *user, const quorlock_lock_info *lock) {
+    const wanted_field *wanted = user;
+    const char *field = wanted->field;
+    result *r = wanted->r;
+    if (strcmp(field, "held") == 0) strcpy(r->value, lock->held ? "true" : "false");
+    if (strcmp(field, "remaining") == 0) sprintf(r->value, "%llu", (unsigned long long)lock->remaining_ms);
+    if (strcmp(field, "waiters") == 0) sprintf(r->value, "%llu", (unsigned long long)lock->waiters);
+    if (strcmp(field, "fence") == 0) r->fence = lock->fence;
+    if (strcmp(field, "language") == 0) strcpy(r->value, lock->holder_language ? "known" : "none");
+    if (strcmp(field, "label") == 0) snprintf(r->value, sizeof r->value, "%s", lock->label ? lock->label : "none");
+}
+
 static int step(const words *w, result *r) {
     static const char *const reasons[] = {"none", "expired", "taken", "max_hold", "closed"};
     actor *a = actor_of(w->at[0]);
@@ -231,6 +248,11 @@ static int step(const words *w, result *r) {
         quorlock_lost_reason reason;
         status = quorlock_lease_wait_lost(lease, ms_of(w->at[2], 0), &reason);
         strcpy(r->value, reasons[reason]);
+    } else if (IS("inspect")) {
+        wanted_field wanted = {w->at[3], r};
+        status = quorlock_client_inspect(a->client, w->at[2], found, &wanted);
+    } else if (IS("break")) {
+        status = quorlock_client_break_lock(a->client, w->at[2], &r->fence);
     } else if (IS("ping")) {
         int up = 0;
         status = quorlock_client_ping(a->client, ms_of(option(w, 2, "timeout"), 1000), count_up, &up);

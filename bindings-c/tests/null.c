@@ -11,6 +11,8 @@
         CHECK(quorlock_last_error_status() == QUORLOCK_INVALID);                                   \
     } while (0)
 
+static void ignore_lock(void *user, const quorlock_lock_info *lock) { (void)user, (void)lock; }
+
 static void ignore_ping(void *user, const char *address, uint64_t round_trip_us, const char *cause) {
     (void)user, (void)address, (void)round_trip_us, (void)cause;
 }
@@ -47,6 +49,16 @@ static void o67_null_in_each_place(void) {
     CHECK(no_lease == NULL);
     INVALID_FOR("client", quorlock_client_ping(NULL, 0, ignore_ping, NULL));
     INVALID_FOR("each", quorlock_client_ping(client, 0, NULL, NULL));
+    uint64_t fence;
+    quorlock_stats stats;
+    INVALID_FOR("client", quorlock_client_inspect(NULL, "b", ignore_lock, NULL));
+    INVALID_FOR("name", quorlock_client_inspect(client, NULL, ignore_lock, NULL));
+    INVALID_FOR("found", quorlock_client_inspect(client, "b", NULL, NULL));
+    INVALID_FOR("client", quorlock_client_break_lock(NULL, "b", &fence));
+    INVALID_FOR("name", quorlock_client_break_lock(client, NULL, &fence));
+    INVALID_FOR("fence", quorlock_client_break_lock(client, "b", NULL));
+    INVALID_FOR("client", quorlock_client_stats(NULL, &stats, sizeof stats, NULL, NULL));
+    INVALID_FOR("stats", quorlock_client_stats(client, NULL, sizeof stats, NULL, NULL));
     INVALID_FOR("client", quorlock_client_close(NULL, 0));
     quorlock_client_interrupt(NULL);
     quorlock_client_free(NULL);

@@ -58,6 +58,22 @@ class Client {
     return await run(this, (number) => this.#native.ping(number, timeout))
   }
 
+  async inspect(name) {
+    check('name', name, is.string)
+    const lock = await run(this, (number) => this.#native.inspect(number, name))
+    if (lock.holder?.since !== undefined) lock.holder.since = new Date(lock.holder.since)
+    return { holder: null, fence: null, ...lock }
+  }
+
+  async breakLock(name) {
+    check('name', name, is.string)
+    return await run(this, (number) => this.#native.breakLock(number, name))
+  }
+
+  stats() {
+    return this.#native.stats()
+  }
+
   async close(options) {
     const { drain } = checkOptions(options, types.close)
     await run(this, (number) => this.#native.close(number, drain))

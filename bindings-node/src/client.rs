@@ -3,11 +3,12 @@
 use crate::error::Failure;
 use crate::lease::Lease;
 use crate::port::Port;
-use napi::bindgen_prelude::{ClassInstance, Either, Either4};
+use crate::stats::Stats;
+use napi::bindgen_prelude::{ClassInstance, Either, Either5};
 use napi_derive::napi;
 use quorlock::bridge::Task;
 use quorlock::{Error, LockOptions, Result, Unit, Wait, duration};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// What the caller gave for a client; milliseconds.
 #[napi(object)]
@@ -70,6 +71,49 @@ impl From<quorlock::ServerStatus> for ServerState {
     }
 }
 
+/// Who holds a lock, as far as it is known.
+#[napi(object)]
+pub struct Holder {
+    pub host: Option<String>,
+    pub pid: Option<u32>,
+    pub language: Option<String>,
+    pub version: Option<String>,
+    /// Milliseconds since 1970.
+    pub since: Option<f64>,
+    pub label: Option<String>,
+}
+
+/// A lock as the servers see it.
+#[napi(object)]
+pub struct LockInfo {
+    pub held: bool,
+    /// Milliseconds.
+    pub remaining: f64,
+    pub holder: Option<Holder>,
+    pub waiters: f64,
+    pub fence: Option<f64>,
+}
+
+impl From<quorlock::LockInfo> for LockInfo {
+    fn from(lock: quorlock::LockInfo) -> LockInfo {
+        let since = |since: SystemTime| since.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as f64;
+        LockInfo {
+            held: lock.held,
+            remaining: lock.remaining.as_millis() as f64,
+            holder: lock.holder.map(|holder| Holder {
+                host: holder.host,
+                pid: holder.pid,
+                language: holder.language,
+                version: holder.version,
+                since: holder.since.map(since),
+                label: holder.label,
+            }),
+            waiters: lock.waiters as f64,
+            fence: lock.fence.map(|fence| fence as f64),
+        }
+    }
+}
+
 /// The handle of a core client.
 #[napi]
 pub struct Client {
@@ -106,7 +150,7 @@ impl Client {
         let lock = self.lock(name, ttl, wait, renew, max_hold, label);
         let port = self.port.clone();
         let acquire = async move { lock?.acquire().await };
-        let task = self.port.run(call, acquire, move |lease| Some(Either4::A(Lease::new(lease, port))));
+        let task = self.port.run(call, acquire, move |lease| Some(Either5::A(Lease::new(lease, port))));
         abortable.then_some(Attempt(task))
     }
 
@@ -125,7 +169,7 @@ impl Client {
         let lock = self.lock(name, ttl, None, renew, max_hold, label);
         let port = self.port.clone();
         let attempt = async move { lock?.try_acquire().await };
-        let task = self.port.run(call, attempt, move |lease| lease.map(|lease| Either4::A(Lease::new(lease, port))));
+        let task = self.port.run(call, attempt, move |lease| lease.map(|lease| Either5::A(Lease::new(lease, port))));
         abortable.then_some(Attempt(task))
     }
 
@@ -134,8 +178,29 @@ impl Client {
     pub fn ping(&self, call: f64, timeout: f64) {
         let (client, timeout) = (self.client.clone(), duration("timeout", timeout, Unit::Milliseconds));
         self.port.run(call, async move { client.ping(timeout?).await }, |servers| {
-            Some(Either4::D(servers.into_iter().map(Into::into).collect()))
+            Some(Either5::D(servers.into_iter().map(Into::into).collect()))
         });
+    }
+
+    /// Starts asking who holds a lock.
+    #[napi(catch_unwind)]
+    pub fn inspect(&self, call: f64, name: String) {
+        let client = self.client.clone();
+        let inspect = async move { client.inspect(&name).await };
+        self.port.run(call, inspect, |lock| Some(Either5::E(lock.into())));
+    }
+
+    /// Starts breaking a lock.
+    #[napi(catch_unwind)]
+    pub fn break_lock(&self, call: f64, name: String) {
+        let client = self.client.clone();
+        self.port.run(call, async move { client.break_lock(&name).await }, |fence| Some(Either5::C(fence as f64)));
+    }
+
+    /// What the client has done so far.
+    #[napi(catch_unwind)]
+    pub fn stats(&self) -> Stats {
+        self.client.stats().into()
     }
 
     /// Starts closing the client.

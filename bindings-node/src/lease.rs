@@ -2,7 +2,7 @@
 
 use crate::error::Failure;
 use crate::port::{Call, Port};
-use napi::bindgen_prelude::Either4;
+use napi::bindgen_prelude::Either5;
 use napi_derive::napi;
 use quorlock::{Error, ErrorKind, Unit, duration};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -102,14 +102,14 @@ impl Lease {
         let held = self.held.clone();
         let ttl = ttl.map(|ttl| duration("ttl", ttl, Unit::Milliseconds)).transpose();
         let extend = async move { held.lease.extend(ttl?).await };
-        self.port.run(call, extend, |remaining| Some(Either4::C(whole_millis(remaining))));
+        self.port.run(call, extend, |remaining| Some(Either5::C(whole_millis(remaining))));
     }
 
     /// Starts the release; gives whether it was still to be released.
     #[napi(catch_unwind)]
     pub fn release(&self, call: f64) {
         let held = self.held.clone();
-        self.port.run(call, async move { held.lease.release().await }, |released| Some(Either4::B(released)));
+        self.port.run(call, async move { held.lease.release().await }, |released| Some(Either5::B(released)));
     }
 
     /// Settles `call` as failed when the lease is lost or forgotten; with nothing after its release, when the handle is

@@ -11,6 +11,7 @@ mod error;
 mod events;
 mod lease;
 mod port;
+mod stats;
 
 use napi::bindgen_prelude::ClassInstance;
 use napi_derive::napi;

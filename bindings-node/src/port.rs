@@ -8,10 +8,10 @@
 //! Results wait in our own queue and not inside the thread-safe function, which forgets its content (a lease among it,
 //! held and renewed for nobody) when a worker thread is terminated. Here it is dropped, and a dropped lease is released.
 
-use crate::client::ServerState;
+use crate::client::{LockInfo, ServerState};
 use crate::error::Failure;
 use crate::lease::Lease;
-use napi::bindgen_prelude::{Either4, FnArgs, Function};
+use napi::bindgen_prelude::{Either5, FnArgs, Function};
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
 use napi::{Error, Status};
 use napi_derive::napi;
@@ -22,7 +22,7 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// What a call gives; `None` for nothing.
-pub type Value = Option<Either4<Lease, bool, f64, Vec<ServerState>>>;
+pub type Value = Option<Either5<Lease, bool, f64, Vec<ServerState>, LockInfo>>;
 /// The arguments of the JavaScript function `settle`: the call's number and how it ended.
 type Settled = FnArgs<(f64, Option<Failure>, Value)>;
 type Wake = ThreadsafeFunction<(), (), Settled, Status, false, true>;

@@ -168,6 +168,16 @@ class Scenario {
         await Promise.race([lost, sleep(Number(rest[0]))])
         return signal.aborted ? lease.lostReason : 'none'
       }
+      case 'inspect': {
+        const [name, field] = rest
+        const lock = await client.inspect(name)
+        if (field === 'language') return lock.holder?.language ? 'known' : 'none'
+        if (field === 'label') return lock.holder?.label ?? 'none'
+        if (field === 'fence') return { fence: lock.fence }
+        return field === 'remaining' ? lock.remaining : `${lock[field]}`
+      }
+      case 'break':
+        return { fence: await client.breakLock(rest[0]) }
       case 'ping':
         return `up=${(await client.ping(given(rest).timeout ?? 1_000)).filter(({ up }) => up).length}`
       case 'close':
@@ -182,8 +192,8 @@ class Scenario {
       return assert.notEqual(value, 'none')
     }
     let parts = words(expectation)
-    const fence = () => this.leases[slot].fence
-    if (value === 'fence') {
+    const fence = () => value?.fence ?? this.leases[slot].fence
+    if (value === 'fence' || value?.fence) {
       assert.equal(error, undefined)
     } else {
       const [first] = parts

@@ -367,3 +367,35 @@ test('an error is an Error, with a stack that leads to its caller', async (t) =>
   assert.deepEqual([json.code, json.kind, json.lockName, json.attempts], ['QUORLOCK_BUSY', 'busy', 'job', 1])
   assert.equal(json.message, error.message)
 })
+
+test('o71_contention_is_counted_without_a_command', async (t) => {
+  const bed = await testbed(t)
+  const [a, b] = [connect(t, bed.urls), connect(t, bed.urls)]
+  assert.equal(a.stats().acquired, 0)
+  const lease = await a.acquire('job')
+  assert.equal(await b.tryAcquire('job'), null)
+  assert.equal(a.stats().holding, 1)
+  await lease.release()
+  const stats = a.stats()
+  assert.deepEqual([stats.acquired, stats.released, stats.holding, stats.waiting, b.stats().busy], [1, 1, 0, 0, 1])
+  assert.deepEqual(stats.lost, { expired: 0, taken: 0, max_hold: 0, closed: 0 })
+  assert.equal(stats.wait.counts.length, stats.wait.bounds.length + 1)
+  assert.equal(stats.wait.count, 1)
+  assert.equal(stats.hold.counts.reduce((sum, n) => sum + n), 1)
+  assert.ok(stats.servers[0].calls >= 2 && bed.urls[0].includes(stats.servers[0].address))
+})
+
+test('a holder is seen', async (t) => {
+  const bed = await testbed(t)
+  const [a, b] = [connect(t, bed.urls), connect(t, bed.urls)]
+  assert.deepEqual(await b.inspect('job'), { held: false, remaining: 0, holder: null, waiters: 0, fence: null })
+  const lease = await a.acquire('job', { ttl: 20_000, label: 'nightly' })
+  const info = await b.inspect('job')
+  within(info.remaining, 10_000, 20_000)
+  assert.deepEqual([info.held, info.fence, info.waiters], [true, lease.fence, 0])
+  const { pid, language, label, version: its, host, since } = info.holder
+  assert.deepEqual([pid, language, label, its], [process.pid, 'node', 'nightly', version])
+  assert.ok(host.length > 0 && since instanceof Date)
+  assert.ok((await b.breakLock('job')) > lease.fence)
+  await fails(lease.confirm(), 'QUORLOCK_LOST')
+})

@@ -4,9 +4,11 @@ use crate::call::Call;
 use crate::convert;
 use crate::errors;
 use crate::lease::Lease;
+use crate::stats;
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use quorlock::{ClientOptions, LockOptions};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A client of the core.
 #[pyclass(frozen, module = "quorlock._quorlock")]
@@ -86,6 +88,24 @@ impl Client {
             });
             rows.collect::<Vec<_>>().into_py_any(py)
         }))
+    }
+
+    fn inspect(&self, name: Bound<'_, PyAny>) -> PyResult<Call> {
+        let (client, name) = (self.0.clone(), convert::text("name", &name)?);
+        Ok(Call::new(async move { client.inspect(&name).await }, |py, lock| {
+            let since = |since: SystemTime| since.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+            let holder = lock.holder.map(|h| (h.host, h.pid, h.language, h.version, h.since.map(since), h.label));
+            (lock.held, lock.remaining.as_secs_f64(), holder, lock.waiters, lock.fence).into_py_any(py)
+        }))
+    }
+
+    fn break_lock(&self, name: Bound<'_, PyAny>) -> PyResult<Call> {
+        let (client, name) = (self.0.clone(), convert::text("name", &name)?);
+        Ok(Call::new(async move { client.break_lock(&name).await }, |py, fence| fence.into_py_any(py)).unstoppable())
+    }
+
+    fn stats(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        stats::to_python(py, &self.0.stats())
     }
 
     fn close(&self, drain: Bound<'_, PyAny>) -> PyResult<Call> {

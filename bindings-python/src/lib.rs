@@ -15,6 +15,7 @@ mod errors;
 mod lease;
 mod mailbox;
 mod queue;
+mod stats;
 
 use pyo3::prelude::*;
 use quorlock::bridge;

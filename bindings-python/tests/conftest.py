@@ -46,9 +46,11 @@ def other(url: str) -> Iterator[quorlock.Client]:
 
 @pytest.fixture
 def keys(url: str) -> Iterator[Callable[[], list[str]]]:
-    """The lock keys on the server, without the fences."""
+    """The lock keys on the server, without the fences and without who the clients are."""
     plain = connect(url)
-    yield lambda: sorted(key for key in plain.keys("*") if not key.endswith(":fence"))
+    yield lambda: sorted(
+        key for key in plain.keys("*") if not key.endswith(":fence") and not key.startswith("lock:client:")
+    )
     plain.close()
 
 

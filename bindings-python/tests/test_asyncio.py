@@ -538,7 +538,7 @@ print("done", flush=True)
         output, errors = finish(process)
     assert (output, errors, process.returncode) == ("done\n", "", 0)
     plain = connect(url)
-    until(lambda: not [key for key in plain.keys("*") if not key.endswith(":fence")], limit=5)
+    until(lambda: not [key for key in plain.keys("lock:{*") if not key.endswith(":fence")], limit=5)
     plain.close()
 
 

@@ -185,6 +185,15 @@ class Scenario:
                 self.kept.append(lease)
                 self.slots[slot] = lease
             return lease
+        if verb == "inspect":
+            lock = self.finish(client.inspect(rest[0]))
+            if rest[1] == "language":
+                return "known" if lock.holder and lock.holder.language else "none"
+            if rest[1] == "label":
+                return (lock.holder and lock.holder.label) or "none"
+            return str(lock.waiters) if rest[1] == "waiters" else getattr(lock, rest[1])
+        if verb == "break":
+            return self.finish(client.break_lock(rest[0]))
         if verb == "ping":
             statuses = self.finish(client.ping(**({"timeout": 1.0} | options(rest))))
             return f"up={sum(status.error is None for status in statuses)}"

@@ -3,6 +3,7 @@
 import copy
 import gc
 import logging
+import os
 import pickle
 import random
 import signal
@@ -597,3 +598,37 @@ def test_signals_do_not_disturb_a_wait(client: quorlock.Client, other: quorlock.
             timer.join()
     finally:
         signal.signal(signal.SIGUSR1, before)
+
+
+def test_o71_contention_is_counted_without_a_command(bed: Bed, client: quorlock.Client, other: quorlock.Client) -> None:
+    assert client.stats() == client.stats()._replace(acquired=0, waiting=0, holding=0)
+    with client.lock("a"):
+        assert other.try_acquire("a") is None
+        assert client.stats().holding == 1
+    client.acquire("a", label="x").release()
+    bed.ask("monitor", 0, "start")
+    stats, others = client.stats(), other.stats()
+    assert bed.ask("monitor", 0, "count") == "0"
+    assert (stats.acquired, stats.released, stats.holding, stats.waiting) == (2, 2, 0, 0)
+    assert (others.busy, others.acquired) == (1, 0)
+    assert stats.lost == {"expired": 0, "taken": 0, "max_hold": 0, "closed": 0}
+    for histogram, count in ((stats.wait, 2), (stats.hold, 2), (others.wait, 1)):
+        assert histogram.count == sum(histogram.counts) == count and histogram.sum >= 0
+        assert len(histogram.counts) == len(histogram.bounds) + 1 and histogram.bounds[0] == 0.001
+    (server,) = stats.servers
+    assert server.address in bed.urls[0] and server.calls >= 4 and server.failures == 0
+
+
+def test_a_holder_is_seen(client: quorlock.Client, other: quorlock.Client) -> None:
+    assert other.inspect("a") == quorlock.LockInfo(False, 0, None, 0, None)
+    with client.lock("a", ttl=20, label="nightly") as lease:
+        info = other.inspect("a")
+        assert info.held and 10 < info.remaining <= 20 and info.fence == lease.fence and info.waiters == 0
+        assert info.holder is not None and info.holder.label == "nightly"
+        assert (info.holder.pid, info.holder.language) == (os.getpid(), "python")
+        assert info.holder.version == quorlock.__version__ and info.holder.host
+        assert info.holder.since is not None and info.holder.since.tzinfo is not None
+        fence = other.break_lock("a")
+        assert fence > lease.fence
+        with pytest.raises(LockLostError):
+            lease.confirm()

@@ -12,12 +12,12 @@ PAIRS = [
     (quorlock.Lease, quorlock.AsyncLease),
 ]
 VERBS = {
-    quorlock.Client: {"lock", "acquire", "try_acquire", "locked", "ping", "close"},
+    quorlock.Client: {"lock", "acquire", "try_acquire", "locked", "ping", "inspect", "break_lock", "stats", "close"},
     quorlock.Lock: {"name", "acquire", "try_acquire"},
     quorlock.Lease: {"name", "fence", "held", "remaining", "lost", "lost_reason", "ensure_held", "confirm", "extend"}
     | {"release", "wait_lost"},
 }
-LOCAL = {"lock", "locked", "ensure_held"}
+LOCAL = {"stats", "lock", "locked", "ensure_held"}
 
 
 def public(kind: type) -> set[str]:

@@ -159,7 +159,7 @@ def test_o15_tokens_are_unique_also_after_a_fork(bed: Bed, url: str, fork: Fork)
     for thread in threads:
         thread.join()
     plain = connect(url)
-    names = [key for key in plain.keys("*") if not key.endswith(":fence")]
+    names = [key for key in plain.keys("lock:{*") if not key.endswith(":fence")]
     tokens = [token for token in plain.mget(names) if token is not None]
     plain.close()
     assert len(tokens) == 50 * 40 + 8 * 250 + 1 == len(set(tokens))
@@ -174,7 +174,7 @@ def test_o05_a_key_always_expires(url: str, fork: Fork) -> None:
 
     def lifetimes() -> list[int]:
         # One script, so that no key ends between its listing and the question.
-        script = """local left = {} for _, key in ipairs(redis.call('KEYS', 'lock:*')) do
+        script = """local left = {} for _, key in ipairs(redis.call('KEYS', 'lock:{*')) do
             if key:sub(-6) ~= ':fence' then left[#left + 1] = redis.call('PTTL', key) end end return left"""
         return list(plain.eval(script, 0))
 

@@ -38,6 +38,7 @@ pub(crate) async fn acquire(
 ) -> Result<Lease> {
     let began = shared.clock.now();
     let _counted = shared.acquiring();
+    let waiting = shared.counters.waiting(&*shared.clock, began);
     let interrupted = async {
         // The count tells: one may have come before this task began, and a notice may be of one before the call.
         loop {
@@ -70,6 +71,11 @@ pub(crate) async fn acquire(
         () = interrupted => Err(Error::new(ErrorKind::Cancelled, "the wait was interrupted")),
         taken = work.take() => taken,
     };
+    waiting.ends(taken.as_ref().err().map(Error::kind));
+    if let Ok(lease) = &taken {
+        tracing::debug!(target: "quorlock", name, fence = lease.fence(),
+            waited_ms = shared.clock.now().since(began).as_millis() as u64, "acquired");
+    }
     // The client may have begun to close in the same moment; it does not know this lease.
     let taken = taken.and_then(|lease| if shared.is_closing() { Err(client::closed()) } else { Ok(lease) });
     taken.map_err(|e| e.with_name(&name))
@@ -135,6 +141,8 @@ impl Acquire<'_> {
         let mut before = Why::Short;
         loop {
             if let Some(listening) = queue.take() {
+                // Nothing is awaited before its own try goes out, so those that stand behind it still come later.
+                turn.first_is_over();
                 match handover::wait(self, listening).await {
                     Outcome::Taken(lease) => return Ok(lease),
                     Outcome::Missed(why) => return Err(self.error(why)),
@@ -215,9 +223,15 @@ impl Acquire<'_> {
 
     /// One round, which is cut at the end of the wait.
     async fn round(&mut self) -> Result<Lease, Missed> {
-        self.attempts += 1;
+        self.count_attempt();
         let granted = Round::start(self.shared, self.keys, self.settings).run(self.end).await?;
         Ok(Lease::new(Hold::begin(self.shared, self.name, self.keys, self.settings, granted)))
+    }
+
+    /// Notes that the servers are asked for the lock.
+    pub(crate) fn count_attempt(&mut self) {
+        self.attempts += 1;
+        self.shared.counters.attempts.add(1);
     }
 
     async fn give_up(&mut self, missed: Missed) -> Error {
@@ -250,10 +264,10 @@ impl Acquire<'_> {
 
     /// Warns once of a wait that may never end.
     pub(crate) fn warn_of_own(&mut self) {
-        if !self.warned
-            && self.shared.clock.now().since(self.began) > self.settings.ttl
-            && self.shared.lease(|lease| lease.key() == self.keys.lock).is_some()
-        {
+        let now = self.shared.clock.now();
+        // Not one that a waiter of this process has just been handed.
+        let own = |lease: &Hold| lease.key() == self.keys.lock && now.since(lease.since()) > self.settings.ttl;
+        if !self.warned && now.since(self.began) > self.settings.ttl && self.shared.lease(own).is_some() {
             self.warned = true;
             tracing::warn!(target: "quorlock", name = self.name,
                 "waiting for a lock that this process holds itself: a lock is not re-entrant");

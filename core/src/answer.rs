@@ -2,17 +2,38 @@
 
 use redis::{RedisError, Value};
 
-/// A script's answer: integers, and whether it was sent more than once.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A script's answer: numbers, texts and nils.
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Reply {
-    pub numbers: Vec<i64>,
+    items: Vec<Value>,
+    /// The script was sent more than once, so it may have run more than once.
     pub resent: bool,
 }
 
 impl Reply {
-    /// The first number: each script's result code.
+    pub(crate) fn new(items: Vec<Value>, resent: bool) -> Reply {
+        Reply { items, resent }
+    }
+
+    /// The first number: the result code of a script that has one. No script's, if there is none.
     pub(crate) fn code(&self) -> i64 {
-        self.numbers.first().copied().unwrap_or_default()
+        self.number(0).unwrap_or(i64::MIN)
+    }
+
+    /// The number at this place.
+    pub(crate) fn number(&self, place: usize) -> Option<i64> {
+        match self.items.get(place) {
+            Some(Value::Int(number)) => Some(*number),
+            _ => None,
+        }
+    }
+
+    /// The text at this place; what is not UTF-8 in it is replaced.
+    pub(crate) fn text(&self, place: usize) -> Option<String> {
+        match self.items.get(place) {
+            Some(Value::BulkString(bytes)) => Some(String::from_utf8_lossy(bytes).into_owned()),
+            _ => None,
+        }
     }
 }
 
@@ -37,13 +58,13 @@ impl Failure {
     }
 
     pub(crate) fn unexpected(reply: &Reply) -> Failure {
-        Failure::unanswered(format!("unexpected reply {:?}", reply.numbers))
+        Failure::unanswered(format!("unexpected reply {:?}", reply.items))
     }
 }
 
 /// A reply, read.
 pub(crate) enum Answer {
-    Numbers(Vec<i64>),
+    Items(Vec<Value>),
     NoScript,
     Failed(Failure),
     Broken,
@@ -51,18 +72,8 @@ pub(crate) enum Answer {
 
 pub(crate) fn read(answer: Result<Value, RedisError>) -> Answer {
     let error = match answer {
-        Ok(Value::Int(n)) => return Answer::Numbers(vec![n]),
-        Ok(Value::Array(items)) => {
-            return Answer::Numbers(
-                items
-                    .into_iter()
-                    .map(|v| match v {
-                        Value::Int(n) => n,
-                        _ => i64::MIN,
-                    })
-                    .collect(),
-            );
-        }
+        Ok(number @ Value::Int(_)) => return Answer::Items(vec![number]),
+        Ok(Value::Array(items)) => return Answer::Items(items),
         Ok(Value::ServerError(e)) => RedisError::from(e),
         Ok(_) => return Answer::Failed(Failure::unanswered("a reply of an unexpected type")),
         Err(e) => e,
@@ -79,6 +90,11 @@ pub(crate) fn reached(e: &RedisError) -> bool {
     e.code().is_some() || e.is_connection_dropped()
 }
 
+/// Whether the server has as many clients as it takes.
+pub(crate) fn full(e: &RedisError) -> bool {
+    e.detail().is_some_and(|detail| detail.contains("max number of clients"))
+}
+
 /// Errors that no retry mends.
 pub(crate) fn refuses(e: &RedisError) -> bool {
     matches!(
@@ -90,6 +106,7 @@ pub(crate) fn refuses(e: &RedisError) -> bool {
                 | "WRONGTYPE"
                 | "NOTALOCK"
                 | "NOTAFENCE"
+                | "NOTAQUEUE"
                 | "FENCEEXHAUSTED"
                 | "MOVED"
                 | "ASK"
@@ -109,6 +126,7 @@ pub(crate) fn classify(e: &RedisError) -> Failure {
     let cause = match (code, detail.split_once(' ')) {
         (Some("NOTALOCK"), Some((kind, key))) => format!("key {key:?} holds a {kind}, not a lock"),
         (Some("NOTAFENCE"), Some((kind, key))) => format!("key {key:?} holds a {kind}, not a fence"),
+        (Some("NOTAQUEUE"), Some((kind, key))) => format!("key {key:?} holds a {kind}, not a queue"),
         (Some("FENCEEXHAUSTED"), _) => format!("fence exhausted: key {detail:?} has reached 2^53 - 1"),
         (Some("MOVED" | "ASK"), _) => {
             format!("cluster redirect ({} {detail}): this is a node of a cluster", code.unwrap_or_default())
@@ -129,4 +147,28 @@ pub(crate) fn classify(e: &RedisError) -> Failure {
         || cause.contains("No permissions")
         || cause.contains("unknown command");
     Failure { cause, for_good: refuses(e) || impossible, maybe_applied: false }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reply_has_numbers_texts_and_nils() {
+        let items = vec![Value::Int(7), Value::BulkString(b"f\xffx".to_vec()), Value::Nil];
+        let Answer::Items(items) = read(Ok(Value::Array(items))) else { panic!("not read") };
+        let reply = Reply::new(items, false);
+        assert_eq!((reply.code(), reply.number(0), reply.text(0)), (7, Some(7), None));
+        assert_eq!((reply.number(1), reply.text(1)), (None, Some("f\u{fffd}x".to_owned())));
+        assert_eq!((reply.number(2), reply.text(2)), (None, None));
+        assert_eq!((reply.number(3), reply.text(3)), (None, None));
+    }
+
+    #[test]
+    fn a_reply_without_a_number_has_no_code_of_a_script() {
+        for items in [vec![], vec![Value::Nil], vec![Value::BulkString(b"1".to_vec())]] {
+            assert!(![1, 0, -1].contains(&Reply::new(items, false).code()));
+        }
+        assert!(matches!(read(Ok(Value::Nil)), Answer::Failed(_)));
+    }
 }

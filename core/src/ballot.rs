@@ -4,7 +4,7 @@ use crate::answer::{Failure, Reply};
 use crate::client::Shared;
 use crate::clock::Moment;
 use crate::error::{Error, ErrorKind, Outcome, ServerReport};
-use crate::quorum::{Tally, Verdict};
+use crate::quorum::{Tally, Verdict, majority};
 use crate::script::Call;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -80,6 +80,24 @@ impl Ballot {
 
     /// The error that too few servers have answered.
     pub(crate) fn short(&self, shared: &Shared, what: &str, began: Moment) -> Error {
+        let message = format!("too few servers answered usefully to {what}");
+        self.error(ErrorKind::Unavailable, message, shared, began)
+    }
+
+    /// As [`Ballot::short`]; or the error that a majority refuses for good.
+    pub(crate) fn failed(&self, shared: &Shared, what: &str, began: Moment) -> Error {
+        let refusals = || self.answers.iter().flatten().flat_map(|answer| answer.as_ref().err()).filter(|f| f.for_good);
+        if refusals().count() < majority(self.answers.len()) {
+            return self.short(shared, what, began);
+        }
+        let message = match (&self.answers[..], refusals().next()) {
+            ([_], Some(only)) => format!("the servers refuse: {}", only.cause),
+            _ => "the servers refuse".to_owned(),
+        };
+        self.error(ErrorKind::Refused, message, shared, began)
+    }
+
+    fn error(&self, kind: ErrorKind, message: String, shared: &Shared, began: Moment) -> Error {
         let report = |(answer, link): (&Option<Result<Reply, Failure>>, &Arc<dyn crate::server::Link>)| ServerReport {
             address: link.address().to_owned(),
             cause: match answer {
@@ -89,7 +107,7 @@ impl Ballot {
             },
         };
         let unknown = self.answers.iter().any(|answer| !matches!(answer, Some(Err(f)) if !f.maybe_applied));
-        Error::new(ErrorKind::Unavailable, format!("too few servers answered usefully to {what}"))
+        Error::new(kind, message)
             .with_servers(self.answers.iter().zip(&shared.links).map(report).collect())
             .with_effort(1, shared.clock.now().since(began))
             .with_outcome(if unknown { Outcome::Unknown } else { Outcome::NotApplied })

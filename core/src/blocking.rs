@@ -5,7 +5,7 @@
 
 use crate::bridge::{block_on, on_runtime_thread};
 use crate::error::{Error, ErrorKind, Result};
-use crate::{ClientOptions, IntoUrls, LockOptions, LostReason, ServerStatus, Wait};
+use crate::{ClientOptions, IntoUrls, LockInfo, LockOptions, LostReason, ServerStatus, Stats, Wait};
 use std::future::Future;
 use std::time::Duration;
 
@@ -49,6 +49,21 @@ impl Client {
     /// See [`crate::Client::lock_with`].
     pub fn lock_with(&self, name: impl Into<String>, options: LockOptions) -> Result<Lock> {
         self.0.lock_with(name, options).map(Lock)
+    }
+
+    /// See [`crate::Client::inspect`].
+    pub fn inspect(&self, name: &str) -> Result<LockInfo> {
+        wait(self.0.inspect(name))
+    }
+
+    /// See [`crate::Client::break_lock`].
+    pub fn break_lock(&self, name: &str) -> Result<u64> {
+        wait(self.0.break_lock(name))
+    }
+
+    /// See [`crate::Client::stats`].
+    pub fn stats(&self) -> Stats {
+        self.0.stats()
     }
 
     /// See [`crate::Client::ping`].

@@ -11,12 +11,14 @@ use crate::hold::Hold;
 use crate::lease::LostReason;
 use crate::lock::Lock;
 use crate::options::{self, ClientOptions, ClientSettings, LockOptions};
+use crate::registration::Registration;
 use crate::runtime::{self, PerProcess, Process};
 use crate::server::{Link, Server};
+use crate::stats::Counters;
 use crate::token::{Rng, SystemRng};
 use crate::turns::Turns;
 use crate::wait::Wakeups;
-use futures_util::future::join_all;
+use futures_util::future::{join, join_all};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -47,6 +49,7 @@ pub(crate) struct Shared {
     pub links: Vec<Arc<dyn Link>>,
     pub clock: Arc<dyn Clock>,
     pub rng: Arc<dyn Rng>,
+    pub counters: Counters,
     /// Names this client instance: in tokens, in its wake-up channel and in its registration.
     pub uuid: uuid::Uuid,
     pub pid: u32,
@@ -208,7 +211,7 @@ impl Client {
 
     /// Ends the waits of the moment with Cancelled. Async-signal-safe.
     pub fn interrupt(&self) {
-        if let Some(shared) = self.inner.shared.get() {
+        if let Some(shared) = self.used() {
             shared.interrupts.fetch_add(1, Ordering::AcqRel);
             shared.interrupt.raise();
         }
@@ -227,7 +230,12 @@ impl Client {
     /// Refuses new calls; gives what there is to close in this process.
     pub(crate) fn shut(&self) -> Option<Arc<Shared>> {
         self.inner.closed.store(true, Ordering::Release);
-        self.inner.shared.get().cloned()
+        self.used().cloned()
+    }
+
+    /// This process's state, if there is one.
+    pub(crate) fn used(&self) -> Option<&Arc<Shared>> {
+        self.inner.shared.get()
     }
 
     pub(crate) fn settings(&self) -> &ClientSettings {
@@ -254,6 +262,7 @@ impl ClientInner {
         let process = runtime::process()?;
         let runtime = process.handle().clone();
         let uuid = uuid::Uuid::new_v4();
+        let registration = Arc::new(Registration::new(&self.settings, &uuid, SystemClock.wall_us()));
         let wakeups = Arc::new(Wakeups::new(&self.settings, &uuid));
         let links = self.addresses.iter().enumerate().map(|(i, address)| {
             let wakeups = wakeups.clone();
@@ -263,7 +272,7 @@ impl ClientInner {
                 #[cfg(feature = "tls")]
                 tls: self.tls.clone().filter(|_| address.tls()),
             };
-            Arc::new(Server::new(route, &self.settings, process)) as Arc<dyn Link>
+            Arc::new(Server::new(route, &self.settings, process, registration.clone())) as Arc<dyn Link>
         });
         let links = links.collect();
         let shared = Arc::new(Shared {
@@ -271,6 +280,7 @@ impl ClientInner {
             links,
             clock: Arc::new(SystemClock),
             rng: Arc::new(SystemRng),
+            counters: Counters::default(),
             uuid,
             pid: std::process::id(),
             process,
@@ -353,11 +363,12 @@ impl Shared {
         let left: Vec<_> = leases.into_iter().filter(|lease| lease.lose(LostReason::Closed)).collect();
         join_all(left.iter().map(|lease| lease.free())).await;
         // What is being released or undone now is given the time that one call to a server may take.
-        let _ = tokio::time::timeout(self.settings.server_timeout, async {
+        let undone = async {
             all_gone().await;
             join_all(self.links.iter().map(|link| link.settled())).await;
-        })
-        .await;
+        };
+        let unregistered = join_all(self.links.iter().map(|link| link.unregister()));
+        let _ = tokio::time::timeout(self.settings.server_timeout, join(undone, unregistered)).await;
         for link in &self.links {
             link.close();
         }
@@ -386,6 +397,7 @@ impl Drop for Shared {
     fn drop(&mut self) {
         // In a forked child nothing of the parent's may be touched; there it is never dropped, only leaked.
         for link in &self.links {
+            self.runtime.spawn(link.unregister());
             link.close();
         }
         self.interrupt.raise();

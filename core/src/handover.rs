@@ -57,7 +57,7 @@ pub(crate) async fn wait(acquire: &mut Acquire<'_>, listening: Vec<Listening>) -
     let mut place = Place::new(acquire, listening, ticket);
     loop {
         if place.ask_where_due() {
-            acquire.attempts += 1;
+            acquire.count_attempt();
         }
         match place.step() {
             Step::Open => {}
@@ -298,13 +298,16 @@ impl Place {
     fn step(&mut self) -> Step {
         let need = quorum::majority(self.seats.len());
         let count = |is: fn(&Seat) -> bool| self.seats.iter().filter(|seat| is(seat)).count();
-        if count(Seat::deaf) > self.seats.len() - need {
-            return Step::NoMessages;
-        }
         if count(Seat::refuses) >= need {
             return Step::Refused;
         }
-        let silent = count(|seat| matches!(seat.said, Some(Err(_)))) > self.seats.len() - need;
+        let too_many = |useless: usize| useless > self.seats.len() - need;
+        let failing = count(|seat| !seat.deaf() && matches!(seat.said, Some(Err(_))));
+        let deaf = count(Seat::deaf);
+        if deaf > 0 && too_many(deaf + failing) {
+            return Step::NoMessages;
+        }
+        let silent = too_many(failing);
         self.silent_since = silent.then(|| self.silent_since.unwrap_or_else(|| self.shared.clock.now()));
         if self.spent {
             return Step::Renew;
@@ -402,10 +405,13 @@ impl Place {
                 self.seats[server].pause = FIRST_PAUSE;
                 // The first sending may yet be run, when we have been given the lock again.
                 self.spent |= asked == Asked::Yield && reply.resent;
-                self.seats[server].inquired &= asked != Asked::Yield;
                 match asked {
                     Asked::Claim { fence } => self.hear_claim(server, fence, &reply),
-                    Asked::Try | Asked::Yield => self.hear_place(server, &reply),
+                    Asked::Try => self.hear_place(server, &reply),
+                    Asked::Yield => {
+                        self.seats[server].inquired &= reply.code() == 0;
+                        self.hear_place(server, &reply);
+                    }
                 }
             }
             Err(failure) => {
@@ -430,17 +436,18 @@ impl Place {
     /// The answer of try.lua or yield.lua.
     fn hear_place(&mut self, server: usize, reply: &Reply) {
         let now = Instant::now();
-        match reply.numbers[..] {
+        match [0, 1, 2, 3].map(|place| reply.number(place)) {
             // A single server gives it to who asks for the whole TTL, and there is no other to confirm it.
-            [1, fence] if fence > 0 && self.seats.len() == 1 => {
+            [Some(1), Some(fence), ..] if fence > 0 && self.seats.len() == 1 => {
                 self.seats[server].state = State::Claimed { fence: fence as u64 };
                 self.claim = Some((fence as u64, self.seats[server].tried));
             }
-            [1, fence] if fence > 0 => self.given(server, fence as u64),
-            [0, left, rank, ticket] => {
+            [Some(1), Some(fence), ..] if fence > 0 => self.given(server, fence as u64),
+            [Some(0), Some(left), Some(rank), Some(ticket)] => {
                 let single = self.seats.len() == 1;
                 let seat = &mut self.seats[server];
-                seat.inquired = false;
+                // What we could not give back, as it was another grant, may be asked for still.
+                seat.inquired &= rank < 0;
                 seat.state = if rank >= 0 { State::Queued } else { State::Out };
                 if rank >= 0 && single {
                     self.ticket = ticket;
@@ -465,13 +472,15 @@ impl Place {
     }
 
     fn hear_claim(&mut self, server: usize, fence: u64, reply: &Reply) {
-        match (reply.code(), reply.numbers.get(1)) {
-            (1, _) => self.seats[server].state = State::Claimed { fence },
-            (2, Some(&larger)) => self.given(server, larger as u64),
+        match (reply.code(), reply.number(1)) {
+            (1, _) if fence < self.limit => self.seats[server].state = State::Claimed { fence },
+            (1, _) => self.seats[server].state = State::Ahead,
+            (2, Some(larger)) => self.given(server, larger as u64),
             (3, _) => {
                 tracing::warn!(target: "quorlock", fence, server = self.shared.links[server].address(),
                     "a server gave a fence far in the future: its clock is ahead");
                 self.limit = self.limit.min(fence.saturating_sub(NEAR_US));
+                self.claim = self.claim.filter(|(fence, _)| *fence < self.limit);
                 for server in 0..self.seats.len() {
                     if let State::Granted { fence } | State::Claimed { fence } = self.seats[server].state {
                         self.given(server, fence);
@@ -500,7 +509,10 @@ impl Place {
             return;
         }
         match message {
-            Message::Granted { fence } if !matches!(seat.state, State::Claimed { .. }) => self.given(server, fence),
+            Message::Granted { fence: given } => match seat.state {
+                State::Claimed { fence } if fence >= given => {}
+                _ => self.given(server, given),
+            },
             Message::Look { at } if seat.state == State::Queued => {
                 let look_in = at.since(self.shared.clock.now()) + FIRST_PAUSE;
                 seat.due = Instant::now() + look_in.min(FIRST_LOOKS_EVERY);
@@ -535,6 +547,7 @@ impl Place {
                 }
                 (Some(Ok(())), State::Granted { .. } | State::Claimed { .. }) => *known = Some("granted".to_owned()),
                 (Some(Ok(())), _) => *known = Some("held by others".to_owned()),
+                (None, _) if seat.deaf() => *known = Some("lets us wait only by asking".to_owned()),
                 (None, _) => {}
             }
         }
@@ -548,7 +561,14 @@ impl Place {
         let late = (!calls.is_empty())
             .then(|| Box::pin(async move { while calls.next().await.is_some() {} }) as BoxFuture<'static, ()>);
         let granted = Granted { late, token: self.token.clone(), fence, began, deadline, may_hold };
-        Lease::new(Hold::begin(acquire.shared, acquire.name, acquire.keys, acquire.settings, granted))
+        let hold = Hold::begin(acquire.shared, acquire.name, acquire.keys, acquire.settings, granted);
+        // What has come just now, and what comes from here on, goes to the lease.
+        for (server, message) in self.waiter.unread() {
+            if let Message::Granted { .. } = message {
+                hold.clone().claim_more(server);
+            }
+        }
+        Lease::new(hold)
     }
 }
 

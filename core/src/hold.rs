@@ -39,6 +39,8 @@ pub(crate) struct Hold {
     /// In ns of the lease's clock.
     deadline: AtomicU64,
     max_hold: Option<Moment>,
+    /// When it was taken.
+    since: Moment,
     state: AtomicI32,
     /// Wakes whoever waits for the end of the lease.
     pub ended: Notify,
@@ -84,6 +86,7 @@ impl Hold {
                 ttl_ms: AtomicU64::new(settings.ttl.as_millis() as u64),
                 deadline: AtomicU64::new(earlier(granted.deadline, max_hold).0),
                 max_hold,
+                since: shared.clock.now(),
                 state: AtomicI32::new(HELD),
                 ended: Notify::new(),
                 changed: Notify::new(),
@@ -101,6 +104,7 @@ impl Hold {
                 drop(guard);
             });
         }
+        shared.counters.holding();
         renew::start(&hold, granted.began);
         hold
     }
@@ -111,6 +115,11 @@ impl Hold {
 
     pub(crate) fn key(&self) -> &str {
         &self.keys.lock
+    }
+
+    /// Since when it is held.
+    pub(crate) fn since(&self) -> Moment {
+        self.since
     }
 
     pub(crate) fn token(&self) -> &str {
@@ -160,14 +169,29 @@ impl Hold {
     }
 
     fn change(&self, state: i32) -> bool {
-        self.state.compare_exchange(HELD, state, Ordering::AcqRel, Ordering::Acquire).is_ok()
+        let changed = self.state.compare_exchange(HELD, state, Ordering::AcqRel, Ordering::Acquire).is_ok();
+        if changed {
+            let counters = &self.shared.counters;
+            let end = match self.lost_reason() {
+                Some(reason) => counters.lost(reason),
+                None if state == RELEASED => &counters.released,
+                None => &counters.abandoned,
+            };
+            counters.held(self.shared.clock.now().since(self.since), end);
+        }
+        changed
     }
 
     /// Ends a held lease as released; false if it has ended before, or its deadline has passed. [`Hold::free`] or
     /// [`Hold::settle_release`] must follow, on the runtime, where waking the keeper costs no system call: they tell
     /// those who wait for the end, and let the client forget the lease.
     pub(crate) fn begin_release(&self) -> bool {
-        self.held() && self.change(RELEASED)
+        let released = self.held() && self.change(RELEASED);
+        if released {
+            tracing::debug!(target: "quorlock", name = %self.name, fence = self.fence,
+                held_ms = self.shared.clock.now().since(self.since).as_millis() as u64, "released");
+        }
+        released
     }
 
     /// Ends a held lease without releasing it; false if it has ended before.
@@ -335,12 +359,12 @@ impl Hold {
             let raise = Arc::new(Call::new(&RAISE, [&keys.lock, &keys.fence], [token, fence.to_string()]));
             let mending = ballot.answers.iter().enumerate().filter_map(|(i, answer)| {
                 let (reply, link) = (answer.as_ref()?.as_ref().ok()?, &shared.links[i]);
-                match (reply.code(), reply.numbers.get(1)) {
+                match (reply.code(), reply.number(1)) {
                     (0, _) => {
                         holders[i].store(true, Ordering::Release);
                         Some(link.run(repair.clone()))
                     }
-                    (2, Some(&lower)) if (lower as u64) < fence => Some(link.run(raise.clone())),
+                    (2, Some(lower)) if (lower as u64) < fence => Some(link.run(raise.clone())),
                     _ => None,
                 }
             });
@@ -378,6 +402,8 @@ impl Hold {
                 hold.shared.forget(hold.id);
             });
         }
+        // A waiter of this process that has just been given the lock sends its claim before our caller is woken.
+        tokio::task::yield_now().await;
         outcome
     }
 

@@ -20,6 +20,7 @@ mod acquire;
 mod address;
 mod answer;
 mod ballot;
+mod break_lock;
 mod callback;
 mod channels;
 mod client;
@@ -29,16 +30,19 @@ mod driver;
 mod error;
 mod handover;
 mod hold;
+mod inspect;
 mod lease;
 mod limit;
 mod lock;
 mod options;
 mod quorum;
+mod registration;
 mod renew;
 mod round;
 mod runtime;
 mod script;
 mod server;
+mod stats;
 #[cfg(feature = "tls")]
 mod tls;
 mod token;
@@ -51,9 +55,11 @@ pub mod log;
 
 pub use client::{Client, IntoUrls, ServerStatus};
 pub use error::{Error, ErrorKind, Outcome, Result, ServerReport};
+pub use inspect::{Holder, LockInfo};
 pub use lease::{Lease, LostReason};
 pub use lock::Lock;
 pub use options::{ClientOptions, LockOptions, MAX_DURATION, MAX_LABEL_BYTES, MAX_NAME_BYTES, Unit, Wait, duration};
+pub use stats::{Histogram, Losses, ServerStats, Stats};
 
 /// The version of this crate and of every package made from it.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -128,7 +128,6 @@ pub(crate) struct ClientSettings {
     pub ca_file: Option<String>,
     pub client_cert: Option<String>,
     pub client_key: Option<String>,
-    #[allow(dead_code, reason = "client registration comes with inspect")]
     pub language: &'static str,
 }
 

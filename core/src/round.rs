@@ -128,13 +128,13 @@ impl Round {
 
     fn hear(&mut self, i: usize, said: Said) {
         match said {
-            Said::Acquire(Ok(reply)) => match (reply.code(), reply.numbers.get(1)) {
-                (1, Some(&fence)) if fence > 0 => {
+            Said::Acquire(Ok(reply)) => match (reply.code(), reply.number(1)) {
+                (1, Some(fence)) if fence > 0 => {
                     // Later: a third number says that the server is in quarantine and its vote does not count.
                     self.said[i] = Some(Ok(()));
                     self.votes.granted(i, fence as u64);
                 }
-                (0, Some(&pttl)) => {
+                (0, Some(pttl)) => {
                     self.said[i] = Some(Ok(()));
                     self.votes.busy(i, u64::try_from(pttl).ok().map(Duration::from_millis));
                 }

@@ -10,13 +10,16 @@
 //! - [`Link::settle`] delivers a release although nobody waits for it: on the same connection, behind the write that
 //!   it undoes, or on the next.
 
-use crate::answer::{Answer, Failure, Reply, classify, reached, read, refuses};
+use crate::answer::{Answer, Failure, Reply, classify, full, reached, read, refuses};
 use crate::channels::{Channels, Listening};
 use crate::dial::{Connection, Route};
 use crate::limit::Limits;
 use crate::options::ClientSettings;
+use crate::registration::Registration;
 use crate::runtime::Process;
 use crate::script::Call;
+use crate::stats::{Counter, ServerStats};
+use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use redis::aio::MultiplexedConnection;
 use redis::{ProtocolVersion, RedisError, Value};
@@ -58,6 +61,10 @@ pub(crate) trait Link: Send + Sync {
     fn listen(&self, channel: &str) -> Listening;
     /// As [`Link::listen`], if the channel is subscribed already.
     fn join(&self, channel: &str) -> Option<Listening>;
+    /// How it has answered so far.
+    fn stats(&self) -> ServerStats;
+    /// Deletes the client's registration, for good; ends when that is answered.
+    fn unregister(&self) -> BoxFuture<'static, ()>;
     /// Lets the connection go once everything sent has been answered.
     fn close(&self);
 }
@@ -80,6 +87,9 @@ struct Inner {
     /// make a healthy server look silent, and then fail, and come again, all together.
     gate: Arc<Semaphore>,
     channels: Arc<Channels>,
+    registration: Arc<Registration>,
+    calls: Counter,
+    failures: Counter,
 }
 
 #[derive(Clone)]
@@ -118,7 +128,12 @@ impl Up {
 
 impl Server {
     /// Prepares a link; it connects at the first call.
-    pub(crate) fn new(route: Route, settings: &ClientSettings, process: &'static Process) -> Server {
+    pub(crate) fn new(
+        route: Route,
+        settings: &ClientSettings,
+        process: &'static Process,
+        registration: Arc<Registration>,
+    ) -> Server {
         Server(Arc::new(Inner {
             shown: route.address.place.to_string(),
             route,
@@ -132,6 +147,9 @@ impl Server {
             all_settled: Notify::new(),
             gate: Arc::new(Semaphore::new(GATE)),
             channels: Arc::default(),
+            registration,
+            calls: Counter::default(),
+            failures: Counter::default(),
         }))
     }
 }
@@ -150,7 +168,14 @@ impl Link for Server {
     fn run(&self, call: Arc<Call>) -> BoxFuture<'static, Result<Reply, Failure>> {
         let inner = self.0.clone();
         inner.start();
-        Box::pin(async move { inner.run(&call).await })
+        inner.calls.add(1);
+        Box::pin(async move {
+            let answer = inner.run(&call).await;
+            if answer.is_err() {
+                inner.failures.add(1);
+            }
+            answer
+        })
     }
 
     fn settle(&self, call: Arc<Call>, keep: Duration) {
@@ -202,6 +227,21 @@ impl Link for Server {
         self.0.channels.join(channel)
     }
 
+    fn stats(&self) -> ServerStats {
+        let Inner { shown, calls, failures, .. } = &*self.0;
+        ServerStats { address: shown.clone(), calls: calls.get(), failures: failures.get() }
+    }
+
+    fn unregister(&self) -> BoxFuture<'static, ()> {
+        let inner = self.0.clone();
+        // Taken now: it still serves if the link is closed before this runs.
+        let up = match &*inner.state.borrow() {
+            State::Up(up) => Some(up.connection.clone()),
+            _ => None,
+        };
+        Box::pin(async move { inner.registration.remove(up).await })
+    }
+
     fn close(&self) {
         self.0.set(State::Closed);
     }
@@ -232,10 +272,10 @@ impl Inner {
             let current = matches!(state, State::Up(now) if now.generation == up.generation);
             if current {
                 *state = State::Connecting;
+                self.channels.forget_connection();
             }
             current
         });
-        self.channels.forget_connection();
     }
 
     /// A call that began when `answers` had come has had none.
@@ -299,9 +339,9 @@ impl Inner {
                     return Err(Failure::unanswered(format!("no answer within {} ms", self.limit.as_millis())));
                 }
                 Some(answer) => match read(answer) {
-                    Answer::Numbers(numbers) => {
+                    Answer::Items(items) => {
                         up.answered();
-                        return Ok(Reply { numbers, resent: sent });
+                        return Ok(Reply::new(items, sent));
                     }
                     Answer::NoScript => command = call.eval(),
                     Answer::Failed(failure) => {
@@ -379,22 +419,21 @@ impl Inner {
     async fn keep_connected(self: Arc<Inner>) {
         let mut closed = self.state.subscribe();
         let mut generation = 0;
-        let mut protocol = ProtocolVersion::RESP3;
         let mut pause = REDIAL.0;
         let mut down = false;
         loop {
             let dialled = tokio::select! {
-                r = self.dial(&mut protocol) => r,
+                r = self.dial() => r,
                 _ = closed.wait_for(|s| matches!(s, State::Closed)) => return,
             };
             let began = Instant::now();
             match dialled {
-                Ok((connection, driver)) => {
+                Ok(made) => {
                     if std::mem::take(&mut down) {
                         tracing::info!(target: "quorlock", server = %self.shown, "reached a server again");
                     }
                     generation += 1;
-                    if !self.watch(connection, driver, &mut generation, &mut protocol).await {
+                    if !self.watch(made, &mut generation).await {
                         return;
                     }
                     // One that breaks as soon as it is made is no better than one that refuses.
@@ -424,16 +463,13 @@ impl Inner {
     /// PING behind everything that was sent, and once a second by a new connection, which takes over if it answers first.
     async fn watch(
         self: &Arc<Inner>,
-        connection: MultiplexedConnection,
-        driver: BoxFuture<'static, ()>,
+        ((connection, driver), protocol): (Connection, ProtocolVersion),
         generation: &mut u64,
-        protocol: &mut ProtocolVersion,
     ) -> bool {
         let mut driving = tokio::spawn(Batched::new(driver, &self.gate));
         let mut closed = self.state.subscribe();
         let mut up = Up::new(connection, *generation);
-        self.set(State::Up(up.clone()));
-        let mut subscribing = self.subscribe(&up, *protocol);
+        let mut serving = self.serve(&up, protocol);
         loop {
             tokio::select! {
                 _ = &mut driving => {
@@ -454,47 +490,64 @@ impl Inner {
                     _ = closed.wait_for(|s| matches!(s, State::Closed)) => return false,
                     // A PING that fails has met a broken connection, which ends the driver too.
                     answer = old.send_packed_command(&ping) => if answer.is_ok() { break None },
-                    other = async { sleep(PROBE_EVERY).await; self.dial(protocol).await } => {
+                    other = async { sleep(PROBE_EVERY).await; self.dial().await } => {
                         if let Ok(other) = other { break Some(other) }
                     }
                 }
             };
             match replaced {
                 None => up.answered(),
-                Some((connection, driver)) => {
+                Some(((connection, driver), protocol)) => {
                     driving.abort();
                     driving = tokio::spawn(Batched::new(driver, &self.gate));
                     *generation += 1;
                     up = Up::new(connection, *generation);
-                    subscribing.abort_all();
+                    serving.abort_all();
                     self.channels.forget_connection();
-                    self.set(State::Up(up.clone()));
-                    subscribing = self.subscribe(&up, *protocol);
+                    serving = self.serve(&up, protocol);
                 }
             }
         }
     }
 
-    /// Keeps the channels subscribed on this connection until the result is dropped.
-    fn subscribe(self: &Arc<Inner>, up: &Up, protocol: ProtocolVersion) -> JoinSet<()> {
+    /// Lets calls use this connection; keeps the client registered and its channels subscribed on it until the result
+    /// is dropped.
+    fn serve(self: &Arc<Inner>, up: &Up, protocol: ProtocolVersion) -> JoinSet<()> {
+        let mut tasks = JoinSet::new();
         let (inner, connection, generation) = (self.clone(), up.connection.clone(), up.generation);
-        let mut task = JoinSet::new();
-        task.spawn(async move { inner.channels.serve(&connection, protocol, generation).await });
-        task
+        let mut registering = Box::pin(async move { inner.registration.keep(connection, &inner.shown).await });
+        // Sent before any call, so that nobody holds a lock unregistered.
+        if (&mut registering).now_or_never().is_none() {
+            tasks.spawn(registering);
+        }
+        self.set(State::Up(up.clone()));
+        let (inner, connection) = (self.clone(), up.connection.clone());
+        tasks.spawn(async move { inner.channels.serve(&connection, protocol, generation).await });
+        tasks
     }
 
-    async fn dial(&self, protocol: &mut ProtocolVersion) -> Result<Connection, Failure> {
+    /// A new connection and the protocol that it speaks. Each begins with RESP3, on which wake-ups depend: an accident at
+    /// one of them must not settle it for ever.
+    async fn dial(&self) -> Result<(Connection, ProtocolVersion), Failure> {
         let attempt = async {
-            match self.route.connect(*protocol).await {
-                // Old servers and some proxies know no HELLO, or hang up at it.
-                Err(e) if *protocol != ProtocolVersion::RESP2 && !refuses(&e) && reached(&e) => {
-                    let old = self.route.connect(ProtocolVersion::RESP2).await;
-                    let old =
-                        old.map_err(|second| if second.code().is_some() || refuses(&second) { second } else { e })?;
-                    *protocol = ProtocolVersion::RESP2;
-                    Ok(old)
+            let mut hung_up = false;
+            loop {
+                let e = match self.route.connect(ProtocolVersion::RESP3).await {
+                    Ok(made) => return Ok((made, ProtocolVersion::RESP3)),
+                    Err(e) => e,
+                };
+                if refuses(&e) || !reached(&e) || full(&e) {
+                    return Err(e);
                 }
-                other => other,
+                // Old servers and some proxies know no HELLO, or hang up at it: always, and not only once.
+                if e.code().is_none() && !std::mem::replace(&mut hung_up, true) {
+                    continue;
+                }
+                return match self.route.connect(ProtocolVersion::RESP2).await {
+                    Ok(made) => Ok((made, ProtocolVersion::RESP2)),
+                    Err(second) if second.code().is_some() || refuses(&second) => Err(second),
+                    Err(_) => Err(e),
+                };
             }
         };
         match timeout(CONNECT_TIMEOUT, attempt).await {

@@ -120,6 +120,14 @@ impl Waiter {
     }
 }
 
+impl Waiter {
+    /// Leaves, and gives the messages that were not read.
+    pub(crate) fn unread(&mut self) -> Vec<(usize, Message)> {
+        self.wakeups.lock().remove(&self.token);
+        std::iter::from_fn(|| self.messages.try_recv().ok()).collect()
+    }
+}
+
 impl Drop for Waiter {
     fn drop(&mut self) {
         self.wakeups.lock().remove(&self.token);

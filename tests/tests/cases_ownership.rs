@@ -2,7 +2,7 @@
 
 use quorlock::ErrorKind;
 use quorlock::blocking::Client;
-use quorlock_tests::{Dialogue, Monitor, Server, boot_time, ms, patient};
+use quorlock_tests::{Dialogue, Monitor, Server, boot_time, left, ms, patient};
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
@@ -54,7 +54,7 @@ async fn o10_no_renewal_outlives_its_release() {
     let mut monitor = server.monitor();
     tokio::time::sleep(ms(1000)).await;
     assert_eq!(monitor.seen().iter().filter(|seen| seen.args.iter().any(|arg| arg.starts_with("lock:"))).count(), 0);
-    assert_eq!(server.keys("*").into_iter().filter(|key| !key.ends_with(":fence")).collect::<Vec<_>>(), [""; 0]);
+    assert_eq!(left(&server), [""; 0]);
 }
 
 #[test]

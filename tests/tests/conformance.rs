@@ -26,6 +26,8 @@ macro_rules! scenarios {
 }
 
 scenarios! {
+    break_a_lock
+    break_on_a_quorum
     causes_are_told
     claim_window_invalid
     close_drains
@@ -43,6 +45,8 @@ scenarios! {
     fence_exhausted
     fence_rises
     fence_rises_on_a_quorum
+    inspect
+    inspect_on_a_quorum
     label
     late_release_is_lost
     late_write_is_undone
@@ -362,6 +366,20 @@ async fn call(client: Client, lease: Option<Arc<Lease>>, verb: &str, args: &[Str
             let limit = ms(&args[0]).expect("a time");
             word(tokio::time::timeout(limit, lease.lost()).await.map_or("none", LostReason::name))
         }
+        "inspect" => {
+            let lock = client.inspect(&args[0]).await?;
+            let holder = lock.holder.unwrap_or_default();
+            match args[1].as_str() {
+                "held" => word(if lock.held { "true" } else { "false" }),
+                "remaining" => Ok(Outcome::Number(lock.remaining.as_millis())),
+                "waiters" => word(&lock.waiters.to_string()),
+                "fence" => word(&format!("fence {}", lock.fence.unwrap_or_default())),
+                "language" => word(if holder.language.is_some_and(|it| !it.is_empty()) { "known" } else { "none" }),
+                "label" => word(holder.label.as_deref().unwrap_or("none")),
+                field => Err(Error::new(ErrorKind::Internal, format!("the runner knows no field {field}"))),
+            }
+        }
+        "break" => word(&format!("fence {}", client.break_lock(&args[0]).await?)),
         "ping" => {
             let states = client.ping(time("timeout").unwrap_or(Duration::from_secs(1))).await?;
             word(&format!("up={}", states.iter().filter(|state| state.answer.is_ok()).count()))

@@ -12,7 +12,7 @@ default. Every error is a `QuorlockError`; its subclasses say what to do about i
 """
 
 from ._async import AsyncClient, AsyncLease, AsyncLock
-from ._base import Duration, ServerStatus
+from ._base import Duration, Histogram, Holder, LockInfo, ServerStats, ServerStatus, Stats
 from ._errors import (
     ClosedError,
     ConflictError,
@@ -36,16 +36,21 @@ __all__ = [
     "ClosedError",
     "ConflictError",
     "Duration",
+    "Histogram",
+    "Holder",
     "InternalError",
     "InvalidArgumentError",
     "Lease",
     "Lock",
     "LockBusyError",
+    "LockInfo",
     "LockLostError",
     "QuorlockError",
     "ServerRefusedError",
+    "ServerStats",
     "ServerStatus",
     "StaleFenceError",
+    "Stats",
     "UnavailableError",
     "__version__",
 ]

@@ -7,7 +7,7 @@ from types import EllipsisType, TracebackType
 from typing import Any, Literal, ParamSpec, Self, TypeVar, overload
 
 from . import _events, _quorlock
-from ._base import BaseClient, BaseLease, BaseLock, Duration, ServerStatus
+from ._base import BaseClient, BaseLease, BaseLock, Duration, LockInfo, ServerStatus, lock_info
 from ._errors import LockBusyError, LockLostError
 from ._locked import Name, check_decorated, lock_name, wraps
 from ._loop import run
@@ -142,6 +142,22 @@ class AsyncClient(BaseClient):
     async def ping(self, timeout: Duration) -> list[ServerStatus]:
         """Asks every server: a readiness probe. Raises ClosedError."""
         return [ServerStatus(*row) for row in await run(self._native.ping(timeout))]
+
+    async def inspect(self, name: str) -> LockInfo:
+        """Who holds a lock, for how long, and how many wait. Changes nothing.
+
+        Raises UnavailableError, ServerRefusedError, InvalidArgumentError, ClosedError.
+        """
+        return lock_info(*await run(self._native.inspect(name)))
+
+    async def break_lock(self, name: str) -> int:
+        """Frees a lock whoever holds it, and hands it to the first waiter. Gives a new fencing token: above that of
+        every lease so far, and below that of every later one. The holder's lease is lost at its next renewal.
+
+        Raises UnavailableError (its `outcome` says whether it may have happened), ServerRefusedError,
+        InvalidArgumentError, ClosedError.
+        """
+        return await run(self._native.break_lock(name))
 
     async def close(self, drain: Duration = 0) -> None:
         """Refuses new calls, ends waits (ClosedError), waits up to `drain` for leases to be released, then signals

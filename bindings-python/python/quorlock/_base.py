@@ -1,7 +1,7 @@
 """What the blocking and the asyncio half share: all that neither blocks nor awaits."""
 
 from collections.abc import Iterable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from os import PathLike
 from types import EllipsisType
 from typing import Generic, NamedTuple, NoReturn, TypeAlias, TypeVar
@@ -24,6 +24,112 @@ class ServerStatus(NamedTuple):
     """The round trip in seconds; None if there was none."""
     error: str | None
     """Why there was none."""
+
+
+class Holder(NamedTuple):
+    """Who holds a lock, as far as it is known.
+
+    All but the label is None where the holder is another library, or its client died more than a day ago.
+    """
+
+    host: str | None
+    """The name of its machine (of its container)."""
+    pid: int | None
+    """Its process id there."""
+    language: str | None
+    """`rust`, `python`, `node`, `c`."""
+    version: str | None
+    """The version of quorlock that it uses."""
+    since: datetime | None
+    """When its client came into use, by its own clock."""
+    label: str | None
+    """The label of the lock."""
+
+
+class LockInfo(NamedTuple):
+    """A lock as the servers see it, for people: it may have changed when you read this."""
+
+    held: bool
+    """Whether somebody holds it: on a quorum, the same owner on a majority of the servers."""
+    remaining: float
+    """For how many seconds they will keep it, if it is not renewed; 0 if it is not held."""
+    holder: Holder | None
+    """Who holds it; None if nobody does."""
+    waiters: int
+    """How many stand in its queue, in all processes; those who can only poll do not."""
+    fence: int | None
+    """The largest fencing token given out so far; None if there was none for a day."""
+
+
+def lock_info(
+    held: bool,
+    remaining: float,
+    holder: tuple[str | None, int | None, str | None, str | None, float | None, str | None] | None,
+    waiters: int,
+    fence: int | None,
+) -> LockInfo:
+    if holder is None:
+        return LockInfo(held, remaining, None, waiters, fence)
+    host, pid, language, version, since, label = holder
+    moment = None if since is None else datetime.fromtimestamp(since, UTC)
+    return LockInfo(held, remaining, Holder(host, pid, language, version, moment, label), waiters, fence)
+
+
+class Histogram(NamedTuple):
+    """How often something took how long."""
+
+    bounds: list[float]
+    """The upper bounds of all counts but the last, in seconds."""
+    counts: list[int]
+    """How often it took at most as long as the bound of the same place, and longer than the one before."""
+    count: int
+    """How often in all."""
+    sum: float
+    """How many seconds in all."""
+
+
+class ServerStats(NamedTuple):
+    """How one server has answered."""
+
+    address: str
+    """`host:port` or the socket's path; never the password."""
+    calls: int
+    """Questions that calls, waits and renewals had for it."""
+    failures: int
+    """Those without a useful answer: it was down, silent or too slow, or it refused."""
+
+
+class Stats(NamedTuple):
+    """What a client has done so far in this process. All but `waiting` and `holding` only grow."""
+
+    waiting: int
+    """Acquires under way now."""
+    holding: int
+    """Leases held now."""
+    attempts: int
+    """How often acquires have asked the servers for a lock."""
+    acquired: int
+    """Acquires that gave a lease."""
+    busy: int
+    """Acquires that others made wait for too long: `try_acquire` without success, too."""
+    unavailable: int
+    """Acquires that too few servers answered."""
+    refused: int
+    """Acquires that the servers refused for good."""
+    cancelled: int
+    """Acquires that ended otherwise: cancelled, or the client was closed."""
+    released: int
+    """Leases that were released."""
+    abandoned: int
+    """Leases that the garbage collector found unreleased."""
+    lost: dict[str, int]
+    """Leases that were lost, by reason: `expired`, `taken`, `max_hold`, `closed`."""
+    wait: Histogram
+    """How long acquires took, whatever their end."""
+    hold: Histogram
+    """How long leases were held, whatever their end."""
+    servers: list[ServerStats]
+    """Each server, in the order of the URLs."""
 
 
 class ProcessBound:
@@ -90,6 +196,13 @@ class BaseClient(ProcessBound):
             client_key=client_key,
         )
         _events.listen()
+
+    def stats(self) -> Stats:
+        """Counters and histograms of this client in this process, without a command to a server. Names of locks are not
+        told apart, so what a metrics system makes of it is bounded."""
+        numbers, lost, wait, hold, servers = self._native.stats()
+        each = [ServerStats(*server) for server in servers]
+        return Stats(*numbers, lost, Histogram(*wait), Histogram(*hold), each)
 
     def __repr__(self) -> str:
         state = "closed " if self._native.closed else ""

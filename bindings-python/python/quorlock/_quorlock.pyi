@@ -4,11 +4,13 @@ from asyncio import Future
 from collections.abc import Iterable
 from os import PathLike
 from types import EllipsisType, GenericAlias
-from typing import Any, Generic, TypeVar, final
+from typing import Any, Generic, TypeAlias, TypeVar, final
 
 from ._base import Duration
 
 _T = TypeVar("_T")
+Histogram: TypeAlias = tuple[list[float], list[int], int, float]
+Holder: TypeAlias = tuple[str | None, int | None, str | None, str | None, float | None, str | None]
 
 __all__ = ["VERSION", "Call", "Client", "Lease", "Lock", "Mailbox", "Queue", "close_all"]
 
@@ -51,6 +53,11 @@ class Client:
         label: str | None,
     ) -> Lock: ...
     def ping(self, timeout: Duration) -> Call[list[tuple[str, float | None, str | None]]]: ...
+    def inspect(self, name: str) -> Call[tuple[bool, float, Holder | None, int, int | None]]: ...
+    def break_lock(self, name: str) -> Call[int]: ...
+    def stats(
+        self,
+    ) -> tuple[list[int], dict[str, int], Histogram, Histogram, list[tuple[str, int, int]]]: ...
     def close(self, drain: Duration) -> Call[None]: ...
     @property
     def addresses(self) -> list[str]: ...

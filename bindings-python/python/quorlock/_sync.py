@@ -6,7 +6,7 @@ from types import EllipsisType, TracebackType
 from typing import Any, Literal, ParamSpec, Self, TypeVar, overload
 
 from . import _events
-from ._base import BaseClient, BaseLease, BaseLock, Duration, ServerStatus
+from ._base import BaseClient, BaseLease, BaseLock, Duration, LockInfo, ServerStatus, lock_info
 from ._errors import LockBusyError, LockLostError, QuorlockError, UnavailableError, attach
 from ._locked import Name, check_decorated, lock_name, wraps
 
@@ -139,6 +139,22 @@ class Client(BaseClient):
     def ping(self, timeout: Duration) -> list[ServerStatus]:
         """Asks every server: a readiness probe. Raises ClosedError."""
         return [ServerStatus(*row) for row in self._native.ping(timeout).wait()]
+
+    def inspect(self, name: str) -> LockInfo:
+        """Who holds a lock, for how long, and how many wait. Changes nothing.
+
+        Raises UnavailableError, ServerRefusedError, InvalidArgumentError, ClosedError.
+        """
+        return lock_info(*self._native.inspect(name).wait())
+
+    def break_lock(self, name: str) -> int:
+        """Frees a lock whoever holds it, and hands it to the first waiter. Gives a new fencing token: above that of
+        every lease so far, and below that of every later one. The holder's lease is lost at its next renewal.
+
+        Raises UnavailableError (its `outcome` says whether it may have happened), ServerRefusedError,
+        InvalidArgumentError, ClosedError.
+        """
+        return self._native.break_lock(name).wait()
 
     def close(self, drain: Duration = 0) -> None:
         """Refuses new calls, ends waits (ClosedError), waits up to `drain` for leases to be released, then signals
