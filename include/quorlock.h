@@ -334,6 +334,147 @@ typedef void (*quorlock_ping_fn)(void *user, const char *address, uint64_t round
 typedef void (*quorlock_lost_fn)(void *user, int reason);
 
 /**
+ * A lock as the servers see it, for people: it may have changed when you read this. What is not known of the holder is
+ * NULL or 0: all but the label, if another library holds the lock.
+ */
+typedef struct quorlock_lock_info {
+    /**
+     * 1 if somebody holds it: on a quorum, the same owner on a majority of the servers.
+     */
+    uint32_t held;
+    /**
+     * The holder's process id on its machine.
+     */
+    uint32_t holder_pid;
+    /**
+     * For how long they will keep it, if it is not renewed; 0 if it is not held.
+     */
+    uint64_t remaining_ms;
+    /**
+     * How many stand in its queue, in all processes; those who can only poll do not.
+     */
+    uint64_t waiters;
+    /**
+     * The largest fencing token given out so far; 0 if there was none for a day.
+     */
+    uint64_t fence;
+    /**
+     * When the holder's client came into use, by its own clock: milliseconds since 1970.
+     */
+    uint64_t holder_since_ms;
+    /**
+     * The name of the holder's machine (of its container).
+     */
+    const char *holder_host;
+    /**
+     * "rust", "python", "node" or "c".
+     */
+    const char *holder_language;
+    /**
+     * The version of quorlock that the holder uses.
+     */
+    const char *holder_version;
+    /**
+     * The label of the lock.
+     */
+    const char *label;
+} quorlock_lock_info;
+
+/**
+ * Takes what quorlock_client_inspect found. The struct and its strings live during the call.
+ */
+typedef void (*quorlock_inspect_fn)(void *user, const struct quorlock_lock_info *lock);
+
+/**
+ * How often something took how long. The bounds are 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 30000
+ * and 60000 ms; a count is of what took at most as long as the bound of the same place, and longer than the one
+ * before, the last of what took longer than all.
+ */
+typedef struct quorlock_histogram {
+    uint64_t counts[16];
+    /**
+     * How often in all.
+     */
+    uint64_t count;
+    /**
+     * How long in all.
+     */
+    uint64_t sum_ms;
+} quorlock_histogram;
+
+/**
+ * What a client has done so far in this process. All but `waiting` and `holding` only grow.
+ */
+typedef struct quorlock_stats {
+    /**
+     * Acquires under way now.
+     */
+    uint64_t waiting;
+    /**
+     * Leases held now.
+     */
+    uint64_t holding;
+    /**
+     * How often acquires have asked the servers for a lock.
+     */
+    uint64_t attempts;
+    /**
+     * Acquires that gave a lease.
+     */
+    uint64_t acquired;
+    /**
+     * Acquires that others made wait for too long.
+     */
+    uint64_t busy;
+    /**
+     * Acquires that too few servers answered.
+     */
+    uint64_t unavailable;
+    /**
+     * Acquires that the servers refused for good.
+     */
+    uint64_t refused;
+    /**
+     * Acquires that ended otherwise: interrupted, or the client was closed.
+     */
+    uint64_t cancelled;
+    /**
+     * Leases that were released or freed.
+     */
+    uint64_t released;
+    /**
+     * Lost leases whose deadline had passed.
+     */
+    uint64_t lost_expired;
+    /**
+     * Lost leases that others had taken.
+     */
+    uint64_t lost_taken;
+    /**
+     * Lost leases whose max_hold_ms was over.
+     */
+    uint64_t lost_max_hold;
+    /**
+     * Lost leases of a client that was closed.
+     */
+    uint64_t lost_closed;
+    /**
+     * How long acquires took, whatever their end.
+     */
+    struct quorlock_histogram wait;
+    /**
+     * How long leases were held, whatever their end.
+     */
+    struct quorlock_histogram hold;
+} quorlock_stats;
+
+/**
+ * How one server has answered: its address (never a password), the questions that calls, waits and renewals had for it,
+ * and those without a useful answer. The string lives during the call.
+ */
+typedef void (*quorlock_server_stats_fn)(void *user, const char *address, uint64_t calls, uint64_t failures);
+
+/**
  * What is called for each event: `level` is one of quorlock_log_level; `message` is one line, such as
  * lease lost name=orders/42 fence=7 reason=expired, and lives during the call.
  */
@@ -551,6 +692,35 @@ quorlock_status quorlock_lease_wait_lost(const struct quorlock_lease *lease,
 quorlock_status quorlock_lease_on_lost(const struct quorlock_lease *lease,
                                        quorlock_lost_fn callback,
                                        void *user);
+
+/**
+ * Asks who holds the lock `name`, for how long, and how many wait; changes nothing. Then calls `found` once, on this
+ * thread. QUORLOCK_UNAVAILABLE, QUORLOCK_REFUSED, QUORLOCK_INVALID, QUORLOCK_CLOSED: `found` is not called.
+ */
+quorlock_status quorlock_client_inspect(const struct quorlock_client *client,
+                                        const char *name,
+                                        quorlock_inspect_fn found,
+                                        void *user);
+
+/**
+ * Frees the lock `name` whoever holds it, and hands it to the first waiter. `fence` gets a new fencing token: above that
+ * of every lease so far, and below that of every later one. The holder's lease is lost at its next renewal.
+ * QUORLOCK_UNAVAILABLE (it may have happened), QUORLOCK_REFUSED, QUORLOCK_INVALID, QUORLOCK_CLOSED.
+ */
+quorlock_status quorlock_client_break_lock(const struct quorlock_client *client,
+                                           const char *name,
+                                           uint64_t *fence);
+
+/**
+ * Counters and histograms of this client in this process, without a command to a server. `size` is sizeof *stats. Calls
+ * `each`, if it is not NULL, for one server after the other, in the order of the URLs, on this thread. Works on a
+ * closed client, too.
+ */
+quorlock_status quorlock_client_stats(const struct quorlock_client *client,
+                                      struct quorlock_stats *stats,
+                                      size_t size,
+                                      quorlock_server_stats_fn each,
+                                      void *user);
 
 /**
  * Sends every event of this process to `callback`, on whichever thread it happens, also on several at once. It

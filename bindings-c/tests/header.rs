@@ -5,7 +5,8 @@
 use std::path::Path;
 
 /// The sources with something for the header, in the order in which a reader wants it.
-const SOURCES: [&str; 6] = ["error.rs", "options.rs", "client.rs", "lease.rs", "log.rs", "version.rs"];
+const SOURCES: [&str; 8] =
+    ["error.rs", "options.rs", "client.rs", "lease.rs", "inspect.rs", "stats.rs", "log.rs", "version.rs"];
 
 #[test]
 fn header_is_up_to_date() {
