@@ -15,7 +15,7 @@ fn histogram(histogram: &Histogram) -> Seconds {
 
 /// The numbers, the losses by reason, both histograms, the servers.
 pub fn to_python(py: Python<'_>, stats: &Stats) -> PyResult<Py<PyAny>> {
-    let numbers = [
+    let numbers = (
         stats.waiting,
         stats.holding,
         stats.attempts,
@@ -26,13 +26,13 @@ pub fn to_python(py: Python<'_>, stats: &Stats) -> PyResult<Py<PyAny>> {
         stats.cancelled,
         stats.released,
         stats.abandoned,
-    ];
+    );
     let lost = PyDict::new(py);
     lost.set_item("expired", stats.lost.expired)?;
     lost.set_item("taken", stats.lost.taken)?;
     lost.set_item("max_hold", stats.lost.max_hold)?;
     lost.set_item("closed", stats.lost.closed)?;
     let servers: Vec<_> = stats.servers.iter().map(|s| (s.address.as_str(), s.calls, s.failures)).collect();
-    let all = (numbers.to_vec(), lost, histogram(&stats.wait), histogram(&stats.hold), servers);
+    let all = (numbers, lost, histogram(&stats.wait), histogram(&stats.hold), servers);
     Ok(all.into_pyobject(py)?.into_any().unbind())
 }

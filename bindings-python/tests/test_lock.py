@@ -514,7 +514,7 @@ def test_o34_the_database_is_kept(bed: Bed, url: str) -> None:
         first = client.acquire("a")
         assert int(bed.ask("kill-clients", 0)) >= 1
         second = client.acquire("b", wait=5)
-        assert "db5:keys=4" in bed.cmd(0, "INFO", "keyspace") and "db0" not in bed.cmd(0, "INFO", "keyspace")
+        assert "db5:keys=5" in bed.cmd(0, "INFO", "keyspace") and "db0" not in bed.cmd(0, "INFO", "keyspace")
         assert first.release() and second.release()
 
 
@@ -550,7 +550,7 @@ def test_o57_same_name_same_key_in_every_language(bed: Bed, url: str, client: qu
     with client.lock("orders/42 ü"):
         assert keys() == ["lock:{orders/42 ü}"]
     with quorlock.Client(url, prefix="app:") as other, other.lock("orders/42 ü"):
-        assert keys() == ["app:{orders/42 ü}"]
+        assert [key for key in keys() if "client" not in key] == ["app:{orders/42 ü}"]
 
 
 def test_o62_each_server_says_its_cause(bed: Bed) -> None:
@@ -600,7 +600,9 @@ def test_signals_do_not_disturb_a_wait(client: quorlock.Client, other: quorlock.
         signal.signal(signal.SIGUSR1, before)
 
 
-def test_o71_contention_is_counted_without_a_command(bed: Bed, client: quorlock.Client, other: quorlock.Client) -> None:
+def test_o71_contention_is_counted_without_a_command(
+    bed: Bed, url: str, client: quorlock.Client, other: quorlock.Client
+) -> None:
     assert client.stats() == client.stats()._replace(acquired=0, waiting=0, holding=0)
     with client.lock("a"):
         assert other.try_acquire("a") is None
@@ -616,19 +618,18 @@ def test_o71_contention_is_counted_without_a_command(bed: Bed, client: quorlock.
         assert histogram.count == sum(histogram.counts) == count and histogram.sum >= 0
         assert len(histogram.counts) == len(histogram.bounds) + 1 and histogram.bounds[0] == 0.001
     (server,) = stats.servers
-    assert server.address in bed.urls[0] and server.calls >= 4 and server.failures == 0
+    assert server.address in url and server.calls >= 4 and server.failures == 0
 
 
 def test_a_holder_is_seen(client: quorlock.Client, other: quorlock.Client) -> None:
     assert other.inspect("a") == quorlock.LockInfo(False, 0, None, 0, None)
-    with client.lock("a", ttl=20, label="nightly") as lease:
-        info = other.inspect("a")
-        assert info.held and 10 < info.remaining <= 20 and info.fence == lease.fence and info.waiters == 0
-        assert info.holder is not None and info.holder.label == "nightly"
-        assert (info.holder.pid, info.holder.language) == (os.getpid(), "python")
-        assert info.holder.version == quorlock.__version__ and info.holder.host
-        assert info.holder.since is not None and info.holder.since.tzinfo is not None
-        fence = other.break_lock("a")
-        assert fence > lease.fence
-        with pytest.raises(LockLostError):
-            lease.confirm()
+    lease = client.acquire("a", ttl=20, label="nightly")
+    info = other.inspect("a")
+    assert info.held and 10 < info.remaining <= 20 and info.fence == lease.fence and info.waiters == 0
+    assert info.holder is not None and info.holder.label == "nightly"
+    assert (info.holder.pid, info.holder.language) == (os.getpid(), "python")
+    assert info.holder.version == quorlock.__version__ and info.holder.host
+    assert info.holder.since is not None and info.holder.since.tzinfo is not None
+    assert other.break_lock("a") > lease.fence
+    with pytest.raises(LockLostError):
+        lease.confirm()

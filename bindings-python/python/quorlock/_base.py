@@ -1,6 +1,7 @@
 """What the blocking and the asyncio half share: all that neither blocks nor awaits."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from os import PathLike
 from types import EllipsisType
@@ -75,7 +76,8 @@ def lock_info(
     return LockInfo(held, remaining, Holder(host, pid, language, version, moment, label), waiters, fence)
 
 
-class Histogram(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Histogram:
     """How often something took how long."""
 
     bounds: list[float]
