@@ -9,8 +9,8 @@ from typing import Any, Generic, TypeAlias, TypeVar, final
 from ._base import Duration
 
 _T = TypeVar("_T")
-Histogram: TypeAlias = tuple[list[float], list[int], int, float]
-Holder: TypeAlias = tuple[str | None, int | None, str | None, str | None, float | None, str | None]
+_Histogram: TypeAlias = tuple[list[float], list[int], int, float]
+_Holder: TypeAlias = tuple[str | None, int | None, str | None, str | None, float | None, str | None]
 
 __all__ = ["VERSION", "Call", "Client", "Lease", "Lock", "Mailbox", "Queue", "close_all"]
 
@@ -53,15 +53,15 @@ class Client:
         label: str | None,
     ) -> Lock: ...
     def ping(self, timeout: Duration) -> Call[list[tuple[str, float | None, str | None]]]: ...
-    def inspect(self, name: str) -> Call[tuple[bool, float, Holder | None, int, int | None]]: ...
+    def inspect(self, name: str) -> Call[tuple[bool, float, _Holder | None, int, int | None]]: ...
     def break_lock(self, name: str) -> Call[int]: ...
     def stats(
         self,
     ) -> tuple[
         tuple[int, int, int, int, int, int, int, int, int, int],
         dict[str, int],
-        Histogram,
-        Histogram,
+        _Histogram,
+        _Histogram,
         list[tuple[str, int, int]],
     ]: ...
     def close(self, drain: Duration) -> Call[None]: ...
