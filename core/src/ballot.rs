@@ -23,7 +23,13 @@ pub(crate) struct Ballot {
 impl Ballot {
     /// Asks every server; `count` says which answers mean yes.
     pub(crate) fn open(shared: &Shared, call: Call, count: fn(&Reply) -> bool) -> Ballot {
-        Ballot::ask(shared, call, count, |_| None)
+        let call = Arc::new(call);
+        Ballot::ask(shared, |_| call.clone(), count, |_| None)
+    }
+
+    /// As [`Ballot::open`], with a call of its own for each server.
+    pub(crate) fn each(shared: &Shared, call: impl Fn(usize) -> Call, count: fn(&Reply) -> bool) -> Ballot {
+        Ballot::ask(shared, |i| Arc::new(call(i)), count, |_| None)
     }
 
     /// As [`Ballot::open`], and sees to it that the call reaches those of the `holders` that fail now, for about `keep`.
@@ -34,16 +40,22 @@ impl Ballot {
         holders: &[AtomicBool],
         keep: Duration,
     ) -> Ballot {
-        Ballot::ask(shared, call, count, |i| holders[i].load(Ordering::Acquire).then_some(keep))
+        let call = Arc::new(call);
+        Ballot::ask(shared, |_| call.clone(), count, |i| holders[i].load(Ordering::Acquire).then_some(keep))
     }
 
-    fn ask(shared: &Shared, call: Call, count: fn(&Reply) -> bool, keep: impl Fn(usize) -> Option<Duration>) -> Ballot {
-        let call = Arc::new(call);
+    fn ask(
+        shared: &Shared,
+        call: impl Fn(usize) -> Arc<Call>,
+        count: fn(&Reply) -> bool,
+        keep: impl Fn(usize) -> Option<Duration>,
+    ) -> Ballot {
         let n = shared.links.len();
         let ballot = Ballot { tally: Tally::new(n), answers: vec![None; n], asked: FuturesUnordered::new(), count };
         for (i, link) in shared.links.iter().enumerate() {
+            let call = call(i);
             let answer = link.run(call.clone());
-            let (link, call, keep) = (link.clone(), call.clone(), keep(i));
+            let (link, keep) = (link.clone(), keep(i));
             ballot.asked.push(Box::pin(async move {
                 let answer = answer.await;
                 if let (Err(_), Some(keep)) = (&answer, keep) {

@@ -20,6 +20,20 @@ pub(crate) fn validity(ttl: Duration, factor: f64) -> Duration {
     ttl.saturating_sub(drift(ttl, factor))
 }
 
+/// The fence of a break: the largest of those that servers gave (each with the largest that it would accept from
+/// others, if the server has answered) to which a majority can go. `None` if too few have answered, or if it could be
+/// below the fence of an earlier lease, because the clocks of those that know that one are far ahead.
+pub(crate) fn break_fence(answers: &[Option<(u64, u64)>]) -> Option<u64> {
+    let (n, need) = (answers.len(), majority(answers.len()));
+    let mut given: Vec<(u64, u64)> = answers.iter().flatten().copied().collect();
+    given.sort_unstable_by(|a, b| b.cmp(a));
+    let can_have = |fence| given.iter().filter(|(own, limit)| *own >= fence || fence <= *limit).count() >= need;
+    let fence = given.iter().map(|(own, _)| *own).find(|fence| can_have(*fence))?;
+    // An earlier lease has its fence on a majority, so on so many of these, whose own are larger.
+    let knowing = need - (n - given.len());
+    (fence >= given[knowing - 1].0).then_some(fence)
+}
+
 /// A question with yes or no for answer, asked of all servers.
 #[derive(Debug, Clone)]
 pub(crate) struct Tally {
@@ -413,6 +427,20 @@ mod tests {
         assert!(r.may_hold(0, false) && r.may_hold(4, false));
         assert!(!r.may_hold(1, true));
         assert!(r.may_hold(2, true) && !r.may_hold(2, false));
+    }
+
+    #[test]
+    fn the_fence_of_a_break_is_the_largest_that_a_majority_can_have() {
+        let near = |fence| Some((fence, 1_000));
+        let ahead = |fence| Some((fence, fence + 1_000));
+        assert_eq!(break_fence(&[near(7)]), Some(7));
+        assert_eq!(break_fence(&[near(5), near(7), near(6)]), Some(7));
+        assert_eq!(break_fence(&[near(5), None, near(6)]), Some(6));
+        assert_eq!(break_fence(&[near(5), None, None]), None);
+        assert_eq!(break_fence(&[near(5), near(6), ahead(9_000)]), Some(6), "one clock far ahead is left out");
+        assert_eq!(break_fence(&[near(5), ahead(9_500), ahead(9_000)]), Some(9_500), "unless it has a majority");
+        assert_eq!(break_fence(&[near(5), None, ahead(9_000)]), None, "the third may have had a fence as high");
+        assert_eq!(break_fence(&[near(5), near(6), near(7), None, ahead(9_000)]), Some(7));
     }
 
     #[test]

@@ -37,7 +37,7 @@ scripts! {
     INSPECT = "inspect.lua";
     WHO = "who.lua";
     BREAK = "break.lua";
-    LIFT = "lift.lua";
+    OUTDATE = "outdate.lua";
 }
 
 /// One call of a script: what travels to a server.
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn every_script_names_its_keys_and_arguments_first() {
-        for s in [&TRY, &CLAIM, &YIELD, &RAISE, &EXTEND, &REPAIR, &CHECK, &RELEASE, &INSPECT, &WHO, &BREAK, &LIFT] {
+        for s in [&TRY, &CLAIM, &YIELD, &RAISE, &EXTEND, &REPAIR, &CHECK, &RELEASE, &INSPECT, &WHO, &BREAK, &OUTDATE] {
             assert!(s.text.starts_with("-- KEYS "), "{}", s.text);
             assert!(!s.text.contains("#!lua") && !s.text.contains("-- include"));
             assert_eq!(s.sha.len(), 40);
