@@ -106,7 +106,7 @@ test('o37_the_process_exits_when_its_waits_have_ended', async (t) => {
   })
   assert.equal(await child.line('ended'), 'ended QUORLOCK_CLOSED ABORT_ERR')
   const ended = performance.now()
-  within((await child.end()).at - ended, 0, 1_000)
+  within(Math.max(0, (await child.end()).at - ended), 0, 1_000) // its end may be noted first
 })
 
 test('the signal of an acquire has nothing to do with its lease', async (t) => {

@@ -76,6 +76,10 @@ pub(crate) async fn acquire(
         tracing::debug!(target: "quorlock", name, fence = lease.fence(),
             waited_ms = shared.clock.now().since(began).as_millis() as u64, "acquired");
     }
+    if taken.is_err() {
+        // What it gives up is sent before its caller asks again, who must not meet it.
+        tokio::task::yield_now().await;
+    }
     // The client may have begun to close in the same moment; it does not know this lease.
     let taken = taken.and_then(|lease| if shared.is_closing() { Err(client::closed()) } else { Ok(lease) });
     taken.map_err(|e| e.with_name(&name))

@@ -26,7 +26,7 @@ use redis::{ProtocolVersion, RedisError, Value};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::task::JoinSet;
@@ -191,17 +191,12 @@ impl Link for Server {
         }
         inner.start();
         let runtime = inner.runtime.clone();
-        let mut work = Box::pin(async move {
+        runtime.spawn(async move {
             inner.deliver(&call, first, keep).await;
             if inner.settling.fetch_sub(1, Ordering::AcqRel) == 1 {
                 inner.all_settled.notify_waiters();
             }
         });
-        // Begun here, and so sent before whatever its caller asks next, which must not meet what this undoes.
-        let _context = runtime.enter();
-        if work.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
-            runtime.spawn(work);
-        }
     }
 
     fn settled(&self) -> BoxFuture<'static, ()> {
