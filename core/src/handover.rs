@@ -439,6 +439,7 @@ impl Place {
         match [0, 1, 2, 3].map(|place| reply.number(place)) {
             // A single server gives it to who asks for the whole TTL, and there is no other to confirm it.
             [Some(1), Some(fence), ..] if fence > 0 && self.seats.len() == 1 => {
+                self.given(server, fence as u64); // and so not asked again at once
                 self.seats[server].state = State::Claimed { fence: fence as u64 };
                 self.claim = Some((fence as u64, self.seats[server].tried));
             }
