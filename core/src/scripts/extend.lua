@@ -2,20 +2,17 @@
 -- Prolongs a lock that is ours while nobody has taken a larger fence; never shortens it. Replies {1},
 -- {2, fence} (ours, but the fence differs: not counted), {0} (free) or {-1} (others hold it).
 -- restore = 1 (a single server): a fence that has gone is put back instead of not being counted.
+-- include fence.lua
 local owner = redis.call('GET', KEYS[1])
 if not owner then return {0} end
 if owner ~= ARGV[1] then return {-1} end
 local fence = redis.call('GET', KEYS[2])
-local function keep() -- as in acquire.lua: 24 h after the later of the lock's end and the moment that the fence reads as
-  local t = redis.call('TIME')
-  return string.format('%.0f', math.max(ARGV[2], (ARGV[3] - t[1] * 1000000 - t[2]) / 1000) + 86400000)
-end
 if not fence and ARGV[4] == '1' then
-  redis.call('SET', KEYS[2], ARGV[3], 'PX', keep())
+  redis.call('SET', KEYS[2], ARGV[3], 'PX', keep_ms(ARGV[3], now_us(), ARGV[2]))
 elseif fence ~= ARGV[3] then
   return {2, tonumber(fence or '0')}
 elseif redis.call('PTTL', KEYS[2]) < 43200000 + tonumber(ARGV[2]) then
-  redis.call('PEXPIRE', KEYS[2], keep())
+  redis.call('PEXPIRE', KEYS[2], keep_ms(ARGV[3], now_us(), ARGV[2]))
 end
 local ttl = tonumber(ARGV[2])
 if redis.call('PTTL', KEYS[1]) < ttl then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end

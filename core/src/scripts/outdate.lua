@@ -8,5 +8,4 @@ if type(owner) == 'table' then return mistyped(owner, 'NOTALOCK', KEYS[1]) end
 redis.call('DEL', KEYS[3])
 local fence = next_fence(KEYS[2], ARGV[1], math.max(redis.call('PTTL', KEYS[1]), 0))
 if type(fence) == 'table' then return fence end
-local t = redis.call('TIME')
-return {fence, math.min(t[1] * 1000000 + t[2] + 3600000000, 9007199254740991)}
+return {fence, math.min(now_us() + 3600000000, 9007199254740991)}

@@ -39,9 +39,8 @@ if type(ticket) == 'table' then return mistyped(ticket, 'NOTAQUEUE', KEYS[4]) en
 if not ticket then
   ticket = tonumber(ARGV[6])
   if ticket == 0 then
-    local t = redis.call('TIME')
     local last = redis.call('ZRANGE', KEYS[4], -1, -1, 'WITHSCORES')[2]
-    ticket = math.max(t[1] * 1000000 + t[2], tonumber(last or '0') + 1)
+    ticket = math.max(now_us(), tonumber(last or '0') + 1)
   end
   ticket = string.format('%.0f', ticket)
   redis.call('ZADD', KEYS[4], ticket, token)
