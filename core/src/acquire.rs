@@ -13,7 +13,7 @@ use crate::lease::Lease;
 use crate::options::{Keys, LockSettings, Wait};
 use crate::quorum;
 use crate::round::{Missed, Round};
-use crate::script::{Call, RELEASE};
+use crate::script::{Call, RELEASE, TRY};
 use crate::server::Link;
 use crate::turns::Place;
 use futures_util::future::BoxFuture;
@@ -349,6 +349,36 @@ pub(crate) async fn until<T>(end: Option<Instant>, work: impl Future<Output = T>
     }
 }
 
+/// The call that takes the lock for `ttl` if it is free and nobody waits, with this fence or a larger one (0: the server's
+/// clock decides); else, with a ticket, stands in the queue.
+pub(crate) fn try_call(
+    shared: &Shared,
+    keys: &Keys,
+    token: &str,
+    ttl: Duration,
+    proposal_us: u64,
+    label: &str,
+    ticket: Option<i64>,
+) -> Call {
+    let settings = &shared.settings;
+    Call::new(
+        &TRY,
+        [&keys.lock, &keys.fence, &keys.label, &keys.queue],
+        [
+            token.to_owned(),
+            ttl.as_millis().to_string(),
+            proposal_us.to_string(),
+            label.to_owned(),
+            u8::from(ticket.is_some()).to_string(),
+            ticket.unwrap_or_default().to_string(),
+            settings.claim_window.as_millis().to_string(),
+            settings.prefix.clone(),
+            // Only on several servers may the lock have been given to a later ticket than one that comes.
+            u8::from(shared.links.len() > 1).to_string(),
+        ],
+    )
+}
+
 /// The call that gives up whatever `token` holds, and its place in the queue.
 pub(crate) fn release_call(shared: &Shared, keys: &Keys, token: &str) -> Call {
     let settings = &shared.settings;
@@ -357,4 +387,15 @@ pub(crate) fn release_call(shared: &Shared, keys: &Keys, token: &str) -> Call {
         [&keys.lock, &keys.fence, &keys.label, &keys.queue],
         [token.to_owned(), settings.claim_window.as_millis().to_string(), settings.prefix.clone()],
     )
+}
+
+/// Gives up, in the background, whatever `token` has on the servers to which that is `owed`.
+pub(crate) fn settle_release(shared: &Shared, keys: &Keys, token: &str, keep: Duration, owed: impl Fn(usize) -> bool) {
+    let mut release = None;
+    for (server, link) in shared.links.iter().enumerate() {
+        if owed(server) {
+            let release = release.get_or_insert_with(|| Arc::new(release_call(shared, keys, token)));
+            link.settle(release.clone(), keep);
+        }
+    }
 }

@@ -11,7 +11,7 @@
 //! it has a majority. The earliest ticket is never asked, and so collects all servers: Maekawa's algorithm.
 //! ARCHITECTURE.md, "The life of an acquire".
 
-use crate::acquire::{Acquire, FIRST_PAUSE, Granted, LONGEST_RETRY, Why, over, release_call};
+use crate::acquire::{Acquire, FIRST_PAUSE, Granted, LONGEST_RETRY, Why, over, settle_release, try_call};
 use crate::answer::{Failure, Reply};
 use crate::channels::{Listening, Subscription};
 use crate::client::Shared;
@@ -20,7 +20,7 @@ use crate::hold::Hold;
 use crate::lease::Lease;
 use crate::options::Keys;
 use crate::quorum;
-use crate::script::{CLAIM, Call, TRY, YIELD};
+use crate::script::{CLAIM, Call, YIELD};
 use crate::token;
 use crate::wait::{Message, Waiter};
 use futures_util::future::{BoxFuture, select_all};
@@ -56,9 +56,6 @@ pub(crate) async fn wait(acquire: &mut Acquire<'_>, listening: Vec<Listening>) -
     let ticket = if listening.len() == 1 { 0 } else { acquire.began_us as i64 };
     let mut place = Place::new(acquire, listening, ticket);
     loop {
-        if place.ask_where_due() {
-            acquire.count_attempt();
-        }
         match place.step() {
             Step::Open => {}
             Step::Taken { fence, began, deadline } => {
@@ -76,6 +73,10 @@ pub(crate) async fn wait(acquire: &mut Acquire<'_>, listening: Vec<Listening>) -
         }
         if acquire.outage(place.silent_since) {
             return Outcome::Missed(place.tell(acquire, Why::Short));
+        }
+        // After the step: one that is complete must leave no question under way.
+        if place.ask_where_due() {
+            acquire.count_attempt();
         }
         acquire.warn_of_own();
         let due = place.next_due();
@@ -273,22 +274,10 @@ impl Place {
             seat.tried = self.shared.clock.now();
             // Until there is an answer it may have been granted.
             seat.owed = true;
-            let call = Call::new(
-                &TRY,
-                self.keys(),
-                [
-                    self.token.clone(),
-                    // Of several servers, each is only ours to claim: another may have the others.
-                    if single { self.ttl } else { window }.as_millis().to_string(),
-                    "0".to_owned(),
-                    self.label.clone(),
-                    u8::from(on.is_some()).to_string(),
-                    self.ticket.to_string(),
-                    window.as_millis().to_string(),
-                    self.shared.settings.prefix.clone(),
-                    u8::from(!single).to_string(),
-                ],
-            );
+            // Of several servers, each is only ours to claim: another may have the others.
+            let ttl = if single { self.ttl } else { window };
+            let ticket = on.map(|_| self.ticket);
+            let call = try_call(&self.shared, &self.keys, &self.token, ttl, 0, &self.label, ticket);
             self.call(server, Asked::Try, call);
         }
         any
@@ -439,7 +428,6 @@ impl Place {
         match [0, 1, 2, 3].map(|place| reply.number(place)) {
             // A single server gives it to who asks for the whole TTL, and there is no other to confirm it.
             [Some(1), Some(fence), ..] if fence > 0 && self.seats.len() == 1 => {
-                self.given(server, fence as u64); // and so not asked again at once
                 self.seats[server].state = State::Claimed { fence: fence as u64 };
                 self.claim = Some((fence as u64, self.seats[server].tried));
             }
@@ -584,14 +572,7 @@ pub(crate) fn claim_call(keys: &Keys, token: &str, ttl: Duration, fence: u64, la
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut release = None;
-        for (seat, link) in self.seats.iter().zip(&self.shared.links) {
-            if seat.owed {
-                let release =
-                    release.get_or_insert_with(|| Arc::new(release_call(&self.shared, &self.keys, &self.token)));
-                link.settle(release.clone(), self.ttl);
-            }
-        }
+        settle_release(&self.shared, &self.keys, &self.token, self.ttl, |server| self.seats[server].owed);
     }
 }
 

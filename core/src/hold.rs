@@ -4,7 +4,7 @@
 //! to say. Its state changes once, from held to released, abandoned or lost, and never back. What is sent for one
 //! lease is sent in order: nothing overtakes the round that took the lock, and nothing follows its release.
 
-use crate::acquire::{Granted, release_call};
+use crate::acquire::{self, Granted, release_call};
 use crate::ballot::Ballot;
 use crate::callback::Callback;
 use crate::client::Shared;
@@ -413,12 +413,8 @@ impl Hold {
         self.shared.runtime.spawn(async move {
             hold.ended.notify_waiters();
             let _alone = hold.alone().await;
-            let call = Arc::new(release_call(&hold.shared, &hold.keys, &hold.token));
-            for (link, holder) in hold.shared.links.iter().zip(&*hold.holders) {
-                if holder.load(Ordering::Acquire) {
-                    link.settle(call.clone(), hold.ttl());
-                }
-            }
+            let holds = |server: usize| hold.holders[server].load(Ordering::Acquire);
+            acquire::settle_release(&hold.shared, &hold.keys, &hold.token, hold.ttl(), holds);
             hold.shared.forget(hold.id);
             hold.shared.turns.freed(&hold.keys.lock);
         });

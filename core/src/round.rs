@@ -1,15 +1,15 @@
-//! One attempt on all servers of a quorum: ARCHITECTURE.md, "The life of an acquire".
+//! One attempt on all servers: ARCHITECTURE.md, "The life of an acquire".
 //!
 //! A round that does not end in a lease is undone on every server that may have granted it, whatever ended it: this
 //! is [`Round`]'s drop, so that a dropped future, a lost vote and an error all take the same way.
 
-use crate::acquire::{Granted, Why, release_call, until};
+use crate::acquire::{Granted, Why, settle_release, try_call, until};
 use crate::answer::{Failure, Reply};
 use crate::client::Shared;
 use crate::clock::Moment;
 use crate::options::{Keys, LockSettings};
 use crate::quorum::{self, Step};
-use crate::script::{Call, RAISE, TRY};
+use crate::script::{Call, RAISE};
 use crate::token;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -49,21 +49,8 @@ impl Round {
         let began = shared.clock.now();
         // One server's own clock decides; several need one proposal to agree on in one trip.
         let proposal = if n == 1 { 0 } else { shared.clock.wall_us() };
-        let call = Arc::new(Call::new(
-            &TRY,
-            [&keys.lock, &keys.fence, &keys.label, &keys.queue],
-            [
-                token.clone(),
-                settings.ttl.as_millis().to_string(),
-                proposal.to_string(),
-                settings.label.clone().unwrap_or_default(),
-                "0".to_owned(),
-                "0".to_owned(),
-                shared.settings.claim_window.as_millis().to_string(),
-                shared.settings.prefix.clone(),
-                "0".to_owned(),
-            ],
-        ));
+        let label = settings.label.as_deref().unwrap_or_default();
+        let call = Arc::new(try_call(shared, keys, &token, settings.ttl, proposal, label, None));
         let asked = FuturesUnordered::new();
         for (i, link) in shared.links.iter().enumerate() {
             let answer = link.run(call.clone());
@@ -201,16 +188,8 @@ impl Round {
 
 impl Drop for Round {
     fn drop(&mut self) {
-        if !self.undo {
-            return;
-        }
-        let mut release = None;
-        for (i, link) in self.shared.links.iter().enumerate() {
-            if self.may_hold(i) {
-                let release =
-                    release.get_or_insert_with(|| Arc::new(release_call(&self.shared, &self.keys, &self.token)));
-                link.settle(release.clone(), self.ttl);
-            }
+        if self.undo {
+            settle_release(&self.shared, &self.keys, &self.token, self.ttl, |server| self.may_hold(server));
         }
     }
 }
